@@ -4,6 +4,9 @@ BIN := .venv/bin
 COVERED := tests/access tests/cli tests/cluster tests/groups tests/queues tests/services tests/sessions tests/staging tests/topics
 CACHES := .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
+# Every worker and every server would compile all that it imports, once more in every run.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test again fast coverage sim chaos check bench clean
 
@@ -38,13 +41,13 @@ again: setup
 	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none -n 0 -v
 
 fast: setup
-	$(BIN)/python -m pytest -m "not process and not slow" -n auto --dist worksteal --hypothesis-profile brief
+	$(BIN)/python -m pytest -m "not process and not slow" -n logical --dist worksteal --hypothesis-profile brief
 
 # Children are measured too: workers of xdist, and the servers that tests start. A server that is killed writes
 # nothing, so of those only tests that stop theirs count.
 coverage: setup
 	$(BIN)/python -m coverage erase
-	$(BIN)/python -m coverage run -m pytest -m "not process and not slow" -n logical --dist worksteal
+	$(BIN)/python -m coverage run -m pytest -m "not process and not long" -n logical --dist worksteal
 	$(BIN)/python -m coverage run -m pytest -m "process and not slow and not long" -n logical $(COVERED)
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report

@@ -3,7 +3,8 @@
     python -m bench.checkpoints [--quick] [--json]
 
 One client sends to all queues in turn, as fast as it is answered, with a log that is too small for it:
-checkpoint follows checkpoint. The figure that counts is the longest time in which no batch was answered.
+checkpoint follows checkpoint. The figure that counts is the longest time in which no batch was answered. How
+much of it can be ours is measured apart, by CPU: `bench/checkpoint_turns.py`.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ import re
 import time
 from pathlib import Path
 
+from bench import checkpoint_turns
 from bench.queue_client import Node
 from bench.report import Report, run_bench, tell
 from moorline.limits import MIB
@@ -78,6 +80,8 @@ async def measure(report: Report, folder: Path, queues: int) -> None:
 async def run(report: Report, folder: Path, is_quick: bool) -> None:
     for queues in (1_000,) if is_quick else (10_000, 100_000):
         await measure(report, folder, queues)
+    for queues in (5_000,) if is_quick else (5_000, 100_000):
+        checkpoint_turns.measure(report, folder / f"turns-{queues}", queues)
 
 
 if __name__ == "__main__":

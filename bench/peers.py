@@ -22,7 +22,11 @@ from typing import Any, TypeVar, cast
 
 from bench.queue_client import BODY, SETUP_BATCH, Ring, Side, Tickets
 
-PACKAGES = {"redis-server": "redis-server", "nats-server": "nats-server"}
+PACKAGES = {
+    "redis-server": "redis-server",
+    "nats-server": "nats-server",
+    "mosquitto": "mosquitto",
+}
 """Debian's package of each binary."""
 
 START_S_MAX = 60

@@ -22,6 +22,7 @@ BENCHMARKS = (
     "log_syncs",
     "drift",
     "topics",
+    "mqtt",
     "values",
     "pipeline",
     "planning",
@@ -29,6 +30,7 @@ BENCHMARKS = (
     "fairness",
     "rights",
     "records",
+    "reconnect",
 )
 """`bench/NAME.py` each; the other files are what they share."""
 

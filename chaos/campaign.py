@@ -99,7 +99,7 @@ class Campaign:
         history = load.history
         services = []
         for node in world.nodes.values():
-            async with moorline.connect(node.address) as moor:
+            async with moorline.connect(node.address, reconnect=False) as moor:
                 queues = [queue.id for queue in await moor.create_queues(QUEUES_PER_NODE)]
             load.begin(Sender(load, f"send-{node.name}", node, queues))
             for number, queue in enumerate(queues):
@@ -114,7 +114,7 @@ class Campaign:
             load.begin(client)
             load.begin(Sender(load, f"serve-{name}", node, client.own))
             services.append(client)
-        async with moorline.connect(world.nodes["a"].address) as moor:
+        async with moorline.connect(world.nodes["a"].address, reconnect=False) as moor:
             for group in (SHARED, QUEUED):
                 await moor.group(group).create(start="beginning", deliveries_max=0)
         history.add_reader(Reader(SHARED, is_ordered=True))

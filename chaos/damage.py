@@ -112,7 +112,7 @@ async def check(node: Node, history: History, *, repair: bool) -> list[str]:
 async def repair_queue(node: Node, queue: str, history: History) -> list[str]:
     """Mends one queue while its node runs, and notes what that says to be lost."""
     try:
-        async with moorline.connect(node.address) as moor:
+        async with moorline.connect(node.address, reconnect=False) as moor:
             found = await moor.queue(queue).repair()
     except MoorlineError as error:
         return [f"{error.code}: {error}"]

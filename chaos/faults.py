@@ -231,7 +231,7 @@ async def _stopped_with_a_backlog(scene: Scene, node: Node, chance: random.Rando
             await node.stop()
         else:
             with contextlib.suppress(MoorlineError):
-                async with moorline.connect(node.address) as moor:
+                async with moorline.connect(node.address, reconnect=False) as moor:
                     await moor.checkpoint()
             await node.kill()
     finally:

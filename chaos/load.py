@@ -100,7 +100,9 @@ class Actor:
     async def _once(self) -> None:
         node = self.node()
         if node is not None:
-            async with moorline.connect(node.address, timeout_ms=CONNECT_MS_MAX) as moor:
+            async with moorline.connect(
+                node.address, timeout_ms=CONNECT_MS_MAX, reconnect=False
+            ) as moor:
                 await self.work(moor)
 
     def note(self, event: Any) -> None:

@@ -63,6 +63,6 @@ async def _deleted(moor: Moor) -> bool:
 
 async def look(load: Load, address: str) -> None:
     """While nobody operates: whether the group is there."""
-    async with moorline.connect(address) as moor:
+    async with moorline.connect(address, reconnect=False) as moor:
         names = {group.name for group in await moor.groups()}
     load.history.note(GroupSeen(GROUP, exists=GROUP in names))

@@ -51,6 +51,7 @@ class ServiceClient(Actor):
             ca=self.load.world.certificates.ca,
             certificate=self._certificates,
             key=self._certificates,
+            reconnect=False,
         )
 
     async def found(self, own: int, others: int) -> None:

@@ -153,7 +153,7 @@ async def audit(load: Load, address: str, within_s: float) -> bool:
     history = load.history
 
     async def read() -> None:
-        async with moorline.connect(address) as moor:
+        async with moorline.connect(address, reconnect=False) as moor:
             subscription = await moor.subscribe(FILTER, start="beginning")
             told = 0
             while True:

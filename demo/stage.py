@@ -49,6 +49,8 @@ class Stage:
         self.tls_address = ""
         self.address = ""
         self.http = ""
+        self.mqtt = ("", 0)
+        """Host and port."""
         self.done: list[Done] = []
         self._process: asyncio.subprocess.Process | None = None
 
@@ -82,6 +84,7 @@ class Stage:
             f"--tls-key={self.certificates.server}",
             f"--tls-client-ca={self.certificates.ca}",
             "--http=127.0.0.1:0",
+            "--mqtt=mqtt://127.0.0.1:0",
             "--log-level=warning",
             f"--set=streams.generation_bytes_max={GENERATION_BYTES}",
             *flags,
@@ -89,10 +92,13 @@ class Stage:
         )
         assert self._process.stdout is not None
         line = await asyncio.wait_for(self._process.stdout.readline(), READY_S_MAX)
-        found = re.search(r"ready: (tcp://\S+) (tls://\S+) (http://\S+)", line.decode())
+        found = re.search(
+            r"ready: (tcp://\S+) (tls://\S+) (http://\S+) mqtt://(\S+):(\d+)", line.decode()
+        )
         if found is None:
             raise SystemExit("demo: the node did not get ready; its reason is above")
         self.address, self.tls_address, self.http = found[1], found[2], found[3]
+        self.mqtt = found[4], int(found[5])
 
     async def stop(self) -> None:
         if self._process is not None and self._process.returncode is None:

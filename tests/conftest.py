@@ -1,7 +1,10 @@
 """What all tests share: patience, one Postgres a worker, and how workers share the tests (`sharing.py`)."""
 
+import gc
+import re
 import signal
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -20,12 +23,20 @@ from xdist.remote import Producer
 
 from moorline.catalog import EmbeddedPostgres
 
+BRIEF = "brief"
+"""What `make fast` draws: fewer examples of each rule, and the first seeds of each simulation."""
+SEEDS_BRIEF = 3
+
 # A test is about what happens, and not about when: this machine may have other work.
 settings.register_profile(
     "patient", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
-settings.register_profile("brief", settings.get_profile("patient"), max_examples=25)
+settings.register_profile(BRIEF, settings.get_profile("patient"), max_examples=15)
 settings.load_profile("patient")
+
+LEFT_OUT = re.compile(r"(?<!or )\bnot (\w+)")
+OF_A_FILE = re.compile(r"^pytestmark = (\[[^]]*\]|.*)$", re.MULTILINE)
+MARK = re.compile(r"\bpytest\.mark\.(\w+)")
 
 SHOWN_FILES = 15
 TOOK_S: dict[str, float] = {}
@@ -51,6 +62,25 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return cores() + (1 if config.option.numprocesses == "auto" else 0)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A file that is left out whole is not even imported: a third of them, in every worker."""
+    if not config.option.markexpr or collection_path.suffix != ".py":
+        return None
+    left_out = set(LEFT_OUT.findall(config.option.markexpr))
+    marks = {
+        mark
+        for line in OF_A_FILE.findall(collection_path.read_text(encoding="utf-8"))
+        for mark in MARK.findall(line)
+    }
+    return True if left_out & marks else None
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays for the whole run: nothing is won by walking over it again and again."""
+    gc.collect()
+    gc.freeze()
+
+
 class Servers:
     """Before markers choose: who stands on a real Postgres has started a server, whatever its file says."""
 
@@ -63,9 +93,17 @@ class Servers:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest groups first. The same in every worker."""
+    """The longest groups first, of `make fast` few seeds of a test. The same in every worker."""
+    if settings.get_current_profile_name() == BRIEF:
+        items[:] = [item for item in items if number_of_seed(item) < SEEDS_BRIEF]
     places = {file: place for place, file in enumerate(groups_of_tests())}
     items.sort(key=lambda item: places[file_of(item.nodeid)])
+
+
+def number_of_seed(item: pytest.Item) -> int:
+    """Of a test that runs for one seed behind the other; 0 for all that do not."""
+    called = getattr(item, "callspec", None)
+    return int(called.indices.get("seed", 0)) if called else 0
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> GroupScheduling | None:

@@ -32,6 +32,8 @@ PRINTED = {
     "services": r"b'an invoice'\n",
     "drift": r"10 added, 0 removed, \d+ bytes\nequal: 1000 queues, 48 bytes\n",
     "topics": r"weather/bergen/wind b'12 knots' b'25 knots'\nand again b'12 knots'\n",
+    "scripts": r"rain/bergen 1 mm\nrain/bergen 2 mm\nrain/bergen 3 mm\n",
+    "stays": r"stored twice: 0\ntides/bergen b'high'\n\['over'\]\n",
     "values": r"12 knots\nalive 12\nupdate 25\n",
     "shared_group": r"1000 orders: \d+ to one member, \d+ to the other\n",
     "durable_session": r"while we were away: prices/tea is 2\.50\n",
@@ -64,8 +66,11 @@ PRINTED_ON_SPARK = {
 }
 """They are run by tests/spark/test_spark_examples.py, which has a session for all of them."""
 
-PRINTED_OF_RECORDS = {"records": r"1 NEW\n2 NEW\nrecord 1 DONE\n"}
-"""It needs a table: tests/records/test_watch_command.py makes one, and changes it."""
+PRINTED_OF_RECORDS = {
+    "records": r"1 NEW\n2 NEW\nrecord 1 DONE\n",
+    "spark_table": r"3 rows, proven: True\nDONE 1\nNEW 2\n",
+}
+"""They need a table: tests/records/test_watch_command.py and tests/spark/test_materialize.py make one."""
 
 DECLARED_ON_SPARK = ("spark_declarative", "spark_flows")
 """They only declare something. Commands run it, and the same test does."""

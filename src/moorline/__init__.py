@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from moorline.client.connecting import connect
     from moorline.client.credentials import KerberosCredentials
+    from moorline.client.deadline import deadline
+    from moorline.client.events import ClientEvent, EventKind
     from moorline.client.moor import Moor
     from moorline.client.queue import Message, Queue
     from moorline.client.records.changes import ChangeKind, RecordChange
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
         Refused,
         ServiceDisabled,
         SessionTaken,
+        Stale,
         SubscriptionEnded,
         TableChanged,
         TableGone,
@@ -90,11 +93,13 @@ __all__ = [
     "CallFailed",
     "CertificateRefused",
     "ChangeKind",
+    "ClientEvent",
     "ConfigError",
     "ConnectionLost",
     "Denied",
     "Drifting",
     "Elsewhere",
+    "EventKind",
     "Expired",
     "HomeAway",
     "KerberosCredentials",
@@ -128,6 +133,7 @@ __all__ = [
     "Service",
     "ServiceDisabled",
     "SessionTaken",
+    "Stale",
     "Subscriber",
     "Subscription",
     "SubscriptionEnded",
@@ -144,6 +150,7 @@ __all__ = [
     "WrongLoop",
     "WrongNode",
     "connect",
+    "deadline",
     "record",
 ]
 
@@ -155,6 +162,16 @@ def __getattr__(name: str) -> Any:
         from moorline.client.connecting import connect
 
         return connect
+    if name == "sync":
+        return importlib.import_module("moorline.sync")
+    if name == "deadline":
+        from moorline.client.deadline import deadline
+
+        return deadline
+    if name in {"ClientEvent", "EventKind"}:
+        from moorline.client import events
+
+        return getattr(events, name)
     if name in {"Moor", "Message", "Queue"}:
         from moorline.client import moor
 

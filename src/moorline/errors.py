@@ -85,6 +85,7 @@
     │   ├── OverQuota          a principal has, or asks for, as much as it may
     │   ├── NotAudited         the audit trail cannot be written, and must be before this is done
     │   ├── TooManyFiles       the node has as many files open as the system allows
+    │   ├── Stale              what is acknowledged was delivered over a link that is gone: it comes again
     │   └── OutcomeUnknown     nobody can say whether it was done: look before you ask again
     └── MachineError           ours: a state machine met what it must never meet
 
@@ -657,6 +658,15 @@ class RefusedByQuota(Refused, OverQuota):
     code = "OVER_QUOTA"
     exit_code = 12
     quota = "connections"
+
+
+class Stale(CallFailed):
+    """The message was delivered before the connection was lost: it is not ours any more, and comes again.
+
+    Unless the node has heard an acknowledgement of it that was on its way. To go on reading is enough.
+    """
+
+    code = "STALE"
 
 
 class NotAudited(CallFailed):

@@ -614,6 +614,10 @@ QUEUES_UNINDEXED_MAX = 65_536
 QUEUES_DIRTY_MAX = 262_144
 """Queues with changes before a checkpoint: some 100 MB as objects."""
 
+LOG_BEGUN_BYTES_MAX = 64 * KIB
+"""A commit of queues up to which the loop itself writes it, and the kernel syncs it: written within the time
+that a switch to a thread takes."""
+
 LOG_SEGMENT_BYTES_MIN = MIB
 LOG_SEGMENT_BYTES_MAX = 16 * MIB
 """Size of a segment of the log that is prepared before it is begun: a quarter of queues.log_bytes_max within
@@ -954,6 +958,37 @@ REDIRECT_HOPS_MAX = 3
 HOMES_FOLLOWED_MAX = 256
 """Homes that a client lets itself be led to over one connection; more are told to it by nobody honest."""
 
+CLIENT_RETURN_MS = 500
+"""A client that was cut dials again within it, by chance; it doubles with each round that leads to nobody.
+10,000 of them come at 20 in a millisecond at most, which a node welcomes."""
+
+CLIENT_RETURN_MS_MAX = 15_000
+"""The same behind many rounds: a node that is back is found soon, and one that is away is asked rarely."""
+
+CLIENT_DEADLINE_S = 60.0
+"""How long a call of a client that stays may take, with all the time that no node is there."""
+
+CLIENT_ASKS_MAX = 65_536
+"""Calls of one client that wait for a node or an answer: more are refused, and nothing of them was done."""
+
+CLIENT_SERVICE_TRIES = 8
+"""Times that a service is entered on one connection while the node says that it cannot just now."""
+
+CLIENT_PLACES_MAX = 64
+"""Addresses that one client is given."""
+
+CLIENT_EVENTS_MAX = 1_024
+"""Events that one reader of them has not taken; the oldest go first, and are counted."""
+
+CLIENT_SHARDS_MAX = 16_384
+"""Shards of which a plain subscription says where it was; so many fit a frame."""
+
+CLIENT_RANGES_MAX = 32_768
+"""The same for all shards of it together: half a frame."""
+
+CLIENT_PLACE_RANGES_MAX = 1_024
+"""Ranges done above the mark that a resumed subscription names for one shard: what is above comes again."""
+
 HOMES_KEPT_MS = 2_000
 """For how long a node takes what it knows of the homes of others for true: half of NODE_GONE_MS."""
 
@@ -983,6 +1018,16 @@ folder is an older copy."""
 STREAM_SYNCS_MAX = 8
 """Files that a commit syncs side by side: as many as a node has shards by default."""
 
+STREAM_LOGGED_BYTES_MAX = 128 * KIB
+"""Frames of a commit up to which it is synced in the log, and not in the segments: one sync for all shards.
+Above it the bytes that are written twice cost more than the syncs."""
+
+STREAM_LOG_BYTES = 16 * MIB
+"""One file of the log of small commits; a start reads two of them at most, and who reads a folder too."""
+
+STREAM_LOG_PAUSE_MS = 10_000
+"""Time before the next try where a file of the log could not be made; commits go to segments until then."""
+
 STREAM_SMALL_BYTES_MAX = 64 * KIB
 """A shard's part of a commit that is written on the loop, where nothing is synced: written within the time
 that a switch to a thread takes."""
@@ -990,8 +1035,8 @@ that a switch to a thread takes."""
 COLUMN_ONE_BY_ONE_MAX = 1_000
 """Parts of a buffer up to which hashing them one by one costs less than the detour through Arrow."""
 
-STREAM_FRAMED_ONE_BY_ONE_MAX = 16
-"""Messages of a batch below which numpy costs more than it saves."""
+STREAM_FRAMED_ONE_BY_ONE_MAX = 64
+"""Messages of a shard's part of a commit up to which numpy costs more than it saves."""
 
 STREAM_UPKEEP_MS = 1_000
 """Time between two looks at what is to be rolled, sealed and dropped."""
@@ -1036,6 +1081,9 @@ PUBLISH_BATCH_BYTES = 256 * KIB
 
 PUBLISH_BATCH_MAX = 1_000
 """Messages that the client publishes in one call."""
+
+PUBLISH_BATCHES_AT_ONCE = 64
+"""Batches of one `publish_all` that are in memory: 16 MiB at most, and enough that the node never waits."""
 
 PUBLISH_BATCHES_IN_FLIGHT = 8
 """Batches of lines that `moor topic publish` has sent and that are not answered: the next ones are made while
@@ -1180,6 +1228,48 @@ STAGED_REFUSED_NAMED_MAX = 100
 
 STAGED_MENDING_MS_MAX = 60_000
 """Time that a decided commit waits for queues that are checked or repaired: each takes seconds at most."""
+
+# --- MQTT: packets and machines -------------------------------------------------------------------
+
+MQTT_CONNECT_BYTES_MAX = 128 * KIB
+"""Largest CONNECT: a token of Kerberos, a will and names fit; a stranger gets no more memory than this."""
+
+MQTT_USER_PROPERTIES_MAX = 1_024
+"""User properties of one packet. Each costs an object, and may be 5 bytes on the wire."""
+
+MQTT_FILTERS_PER_PACKET_MAX = 10_000
+"""Filters of one SUBSCRIBE or UNSUBSCRIBE: clients that bring all of theirs at a start have thousands."""
+
+MQTT_TOPICS_KNOWN_MAX = 256
+"""Topics whose text a connection keeps, because clients name the same few again and again."""
+
+MQTT_TOPIC_KNOWN_BYTES_MAX = 256
+"""Longest of them: those of one connection are some 100 KiB at most."""
+
+MQTT_PROPERTIES_KNOWN_MAX = 64
+"""Properties of messages that a connection keeps read: what stays the same from one message to the next."""
+
+MQTT_PROPERTIES_KNOWN_BYTES_MAX = 256
+"""Longest of them, as bytes of a packet."""
+
+MQTT_HELD_PACKETS_MAX = 4_096
+"""Packets of one client that wait until it is let in: what one read may hold of short ones is more, and a
+client that sends so much before its CONNACK can wait for that."""
+
+PROXY_HEAD_BYTES_MAX = 2 * KIB
+"""Head of the PROXY protocol with all that a proxy adds (names, certificates): those in use have 200."""
+
+PROXY_HEAD_MS = 3_000
+"""Time for it: a proxy says it at once."""
+
+PROXY_SOURCES_MAX = 256
+"""Networks of proxies that a setting names."""
+
+MQTT_AUTH_ROUNDS_MAX = 8
+"""AUTH packets of a client in one authentication; mechanisms that are in use need two or three."""
+
+MQTT_GRANTS_KNOWN_MAX = 1_024
+"""Topics of one session for which is kept what its overlapping subscriptions grant."""
 
 # --- audit trail, quotas and turns ----------------------------------------------------------------
 
@@ -1464,6 +1554,35 @@ ARCHIVE_UPKEEP_MS = 60_000
 ARCHIVE_ORPHAN_S = 86_400
 """Age at which a file that no entry names is taken for the leftover of a crash: no task runs that long."""
 
+MATERIALIZED_BUCKETS = 16
+"""Files of a materialized table, unless told otherwise: of a million rows, some 60,000 in each."""
+
+MATERIALIZED_BUCKETS_MAX = 4_096
+"""A task, and a line in each state, for each of them."""
+
+MATERIALIZED_ROW_GROUP_ROWS = 65_536
+"""Rows of a row group of a materialized table: a reader that looks for a key passes over whole groups."""
+
+MATERIALIZED_KEPT_MS = 3_600_000
+"""How long the files of a state stay when there is a newer one: a query that reads them is over by then."""
+
+MATERIALIZED_STATES_MAX = 1_000
+"""States that are kept at once, however soon they follow each other; with one every ten seconds the time is
+over sooner."""
+
+MATERIALIZE_STAGED_BYTES = 64 * MIB
+"""What a task gathers of a topic before it writes it: its memory, about three times."""
+
+MATERIALIZE_PROOF_MS = 30_000
+"""Time for which what is kept may differ from the table before a run says so: a publisher is some ten
+milliseconds behind, a busy table meets one of the moments that were seen sooner or later."""
+
+MATERIALIZE_LOOK_MS = 100
+"""Between two looks of a run that waits for its proof, or for its next round."""
+
+MATERIALIZE_NOTE_MS = 60_000
+"""A run without an end writes down this often how far it has read, though nothing was said of its table."""
+
 VERIFY_TASK_BYTES = 64 * MIB
 """Bytes of files that one task of a proof reads: some tenths of a second of work."""
 
@@ -1570,6 +1689,12 @@ GLOB_ALTERNATIVES_MAX = 64
 
 ENTRIES_HASHED_AT_ONCE = 512
 """Entries of a publisher between two of which others have their turn, when all are hashed: half a ms."""
+
+ENTRIES_LISTED_MAX = 65_536
+"""Entries in the lists of one answer to a publisher that walks ranges: half a frame of their hashes."""
+
+ENTRIES_TAKEN_AT_ONCE = 64
+"""Entries that a publisher brings, between two of which others have their turn: half a ms."""
 
 ENTRIES_PURGED_AT_ONCE = 64
 """Entries of a publisher that is gone, between two of which others have their turn: far below a slice."""
@@ -1687,6 +1812,12 @@ VALUE_HEARTBEAT_MS = 5_000
 VALUE_DEAD_MS = 100_000
 """A publisher that said nothing for so long is lost, as the specification says."""
 
+SUBSCRIBED_BYTES_MAX = 512 * KIB
+"""Values of one answer to a subscription: half a frame. One that is larger comes alone."""
+
+VALUE_ROOM_BYTES = 32 * KIB
+"""What a value leaves free in a frame: for what the same answer says of two thousand others."""
+
 CLAIMS_PER_CALL_MAX = 2_000
 """Paths of one call for values: with tokens of 64 bytes some 300 KB."""
 
@@ -1696,8 +1827,8 @@ WRITE_ANSWER_MS = 15_000
 WRITE_ANSWER_US = 12
 """The same for each path of a write, in microseconds, where that is longer."""
 
-REPLICA_CALLS_AT_ONCE = 64
-"""Micro-batches on their way to one resolver."""
+REPLICA_CALLS_AT_ONCE = 32
+"""Micro-batches of a batch; two batches are on their way to one resolver."""
 
 REFERRALS_MAX = 16
 """Referrals that are followed for one path: clusters that name each other in a ring end there."""
@@ -1774,6 +1905,9 @@ RECORD_ANSWER_MS_MAX = 120_000
 
 RECORD_PART_BYTES = 512 * KIB
 """Of messages over the native protocol that fit no frame."""
+
+RECORD_RESUME_BYTES_MAX = 512
+"""What a client knows, in a resume: a brief cursor with some fifty open transactions, and a digest."""
 
 RECORD_PARTS_BYTES_MAX = 64 * MIB
 """All parts together: as much as a client holds of one row before it is whole."""
@@ -1857,6 +1991,9 @@ RECORD_CURSOR_FRESH_MS = 60_000
 
 RECORD_UNSETTLED_MAX = 100_000
 """Rows that were sent of a step that failed, and are remembered until the next one: some 40 MB."""
+
+RECORD_WITNESSED_MAX = 20_000
+"""Digests that a witness of a table remembers: a minute and a half of a table that changes all the time."""
 
 RECORD_HEALS_MAX = 3
 """Times in a row that a copy which differs at the end of a sync heals by digest, before it begins anew."""
@@ -1974,6 +2111,9 @@ RECORDS_ASKED_MAX = 64
 RECORDS_FETCH_ROWS_MAX = 100_000
 """Rows that one `fetch` brings: a client that lacks more of them asks again."""
 
+RECORDS_FETCH_KEYS = 5_000
+"""Of these, keys that one statement names: some hundred kilobytes of text, made within a slice or two."""
+
 RECORDS_POLL_MS = 25_000
 """Time for which a long poll waits for a change: below the half minute of proxies."""
 
@@ -2013,3 +2153,57 @@ RECORDS_PUBLISH_LOOK_MS = 5_000
 RECORDS_PUBLISH_AGAIN_MS_MAX = 10_000
 """Longest pause between two tries of a publication that does not go on: a snapshot that is cut short is
 published anew from its first row."""
+
+MQTT_PACKET_BYTES_MAX = 320 * KIB
+"""Largest packet of MQTT that is taken: the largest body of a message, its topic and its properties."""
+
+MQTT_RETAINED_BYTES_MAX = 256 * MIB
+"""Retained messages of a node together: they are in memory."""
+
+MQTT_SESSION_EXPIRY_S_MAX = 30 * 86_400
+"""Longest time for which a session of MQTT outlives its connection: a device that is away for a month."""
+
+MQTT_KEEP_ALIVE_S_MAX = 3_600
+"""Longest silence of a client of MQTT 5."""
+
+MQTT_CLIENT_ID_BYTES_MAX = 200
+"""Longest client id: with what stands before it, it is the name of a session."""
+
+MQTT_FILTERS_MAX = 10_000
+"""Filters of one client: 8,000 of a bridge at its start, and some more."""
+
+MQTT_FILTERS_BYTES_MAX = 2 * MIB
+"""Filters of one client together: they are written to the catalog whole when one is added."""
+
+MQTT_RECEIVE_MAX = 1_024
+"""PUBLISHes of a client with QoS above 0 that are not answered yet: what one commit takes from it."""
+
+MQTT_IN_FLIGHT_MAX = 1_024
+"""The same to a client, also if it takes more: what comes again after a lost connection."""
+
+MQTT_ALIASES_MAX = 64
+"""Topic aliases that a client may use: each is a topic kept in memory."""
+
+MQTT_CONNECT_MS = 10_000
+"""Within this time of its connection a client has said who it is."""
+
+MQTT_SYSTEM_TOPICS_MS = 10_000
+"""Time between two values of a topic of $SYS, as dashboards expect them."""
+
+MQTT_WILL_LOOK_MS = 1_000
+"""Time between two looks at wills that are due in the catalog."""
+
+MQTT_GOODBYE_MS = 1_000
+"""A client that does not read its DISCONNECT is cut by then."""
+
+MQTT_CLIENTS_PER_PAGE_MAX = 1_000
+"""Rows of one answer to a list of clients."""
+
+MQTT_SUBSCRIBES_WAITING_MAX = 16_384
+"""SUBSCRIBEs and UNSUBSCRIBEs of one client that wait for the catalog, before it is read from no more."""
+
+MQTT_WILLS_PER_LOOK_MAX = 1_000
+"""Wills that one look at the catalog takes; more are there at the next."""
+
+MQTT_CLIENT_FILTERS_SHOWN_MAX = 1_000
+"""Filters of one client that an answer shows."""

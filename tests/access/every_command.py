@@ -66,6 +66,7 @@ class Things(NamedTuple):
 
 
 FIELDS: dict[str, Any] = {
+    "client_id": "nobody",
     "amount": 10,
     "address": "tcp://0.0.0.0:1",
     "asked_by": "owner",
@@ -137,6 +138,7 @@ OF_KIND: dict[type[Message], dict[str, Any]] = {
     group.ForLeader: {
         "message": UpdateProgress("borrower", 1, 1, 1, Cursor(1_000_000), 1_000_000, final=True)
     },
+    records.ResumeRecords: {"sync": 1, "known": bytes(28), "where": b"", "columns": None},
     staging.CloseStage: {"count": 1, "hash": HASH},
     resolver.ListPaths: {"path": "/owner"},
     topic.OpenSession: {"name": SESSION},

@@ -27,7 +27,7 @@ class GivenRights:
     def first_lacking(self, right: int, below: str, names: list[str]) -> str | None:
         return None if self._bits & right else f"{below}/{names[0]}"
 
-    def somewhere(self, right: int, apart: frozenset[str]) -> bool:  # noqa: ARG002
+    def somewhere(self, right: int, below: str, apart: frozenset[str] = frozenset()) -> bool:  # noqa: ARG002
         return bool(self._bits & right)
 
     def denied(self, right: int, path: str) -> bool:  # noqa: ARG002

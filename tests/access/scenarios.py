@@ -65,8 +65,9 @@ def carried() -> dict[str, set[str]]:
 
 
 def docstrings_of(path: Path) -> Iterator[str]:
-    """Of the tests in a file."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    """Of the tests in a file; one that has no such name is not parsed."""
+    text = path.read_text(encoding="utf-8")
+    for node in ast.walk(ast.parse(text if NAMED.search(text) else "")):
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() if node.name.startswith("test_"):
                 yield ast.get_docstring(node) or ""

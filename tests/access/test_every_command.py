@@ -27,13 +27,13 @@ FOR_STRANGERS = frozenset(
         "Send",
         # These name what the connection holds, and a stranger's holds nothing.
         "CloseService", "UnsubscribeTopic", "TakeMessages", "AckMessages", "RejectMessage", "GiveBack",
-        "ConfirmLost", "OpenStage", "StageRows", "CloseStage", "AbortStaged", "CommitStaged",
+        "ConfirmLost", "StageRows", "CloseStage", "AbortStaged", "CommitStaged",
         "UnwatchPaths", "PublishPaths", "UnpublishPaths", "UnpublishHashes", "Heartbeat", "AskEntryRanges",
         "AskEntryLists", "JudgeHolders", "ClosePublisher",
         # Each path is judged by itself; what the cluster publishes of itself is open to all who are let in.
         "ResolvePaths", "ListPaths", "MatchPaths", "WatchPaths",
         # So is each table: of one that a stranger may not see not even its name is told.
-        "RecordMessages",
+        "RecordMessages", "ResumeRecords",
     }
 )  # fmt: skip
 """What docs/design/access.md lets everybody call, and no more."""
@@ -41,6 +41,8 @@ FOR_USERS = FOR_STRANGERS | {
     # `p` at /queues, /services and /sessions; the rest acts for the service that it has opened itself.
     "NewQueue", "OpenService", "Associate", "Dissociate", "SubscribeService", "AskRanges", "AskLists",
     "ListServices", "OpenSession",
+    # `w` in its own subtree of topics: each chunk is judged by its own.
+    "OpenStage",
     # `p` in its own subtree of values. It has the address dialled, and tells nothing of what is there.
     "OpenPublisher",
 }  # fmt: skip

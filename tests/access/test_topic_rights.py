@@ -49,7 +49,7 @@ from moorline.wire.group import (
 )
 from moorline.wire.message import Answer, Call
 from moorline.wire.queue import Done
-from moorline.wire.staging import QUEUES, QueueRow
+from moorline.wire.staging import QUEUES, TOPICS, OpenStage, QueueRow, StageOpened
 from moorline.wire.stream_file import (
     ClusterDescribed,
     DescribeCluster,
@@ -387,6 +387,34 @@ async def test_staged_rows_for_queues_need_what_a_send_needs(
             await server.change(row("/queues", "@everyone", "", "w"))
             assert await sent(alice, 3, mine) == 1
             await is_denied(sent(bob, 2, mine))
+
+
+async def test_who_may_write_nowhere_opens_no_stage(server: TopicServer, tmp_path: Path) -> None:
+    """A20: a right below is enough, of queues that not all sending is denied, or to have one."""
+    nowhere = row("/topics/%u", "@authenticated", "slp")
+    async with open_queues(tmp_path / "queues", Queues(sync="process")) as queues:
+        server.topics.staging.serve_queues(queues)
+        async with server.connected("alice") as alice, server.connected("bob") as bob:
+            await opened(alice, TOPICS)
+            await server.change(nowhere)
+            await is_denied(opened(alice, TOPICS))
+            assert server.refusals == [("alice", "OpenStage", "/topics", "DENIED")]
+            await server.change(row("/topics/orders/eu", "alice", "w"))
+            await opened(alice, TOPICS)
+            await is_denied(opened(bob, TOPICS))
+            await opened(bob, QUEUES)
+            await server.change(row("/queues", "@everyone", "", "w"))
+            await is_denied(opened(bob, QUEUES))
+            assert server.refusals[-1] == ("bob", "OpenStage", "/queues", "DENIED")
+            theirs = queues.store.create(owner_of("alice")).id
+            await opened(alice, QUEUES)
+            await is_denied(opened(bob, QUEUES))
+            await server.change(row(f"/queues/{text_of(theirs)}", "bob", "w"))
+            await opened(bob, QUEUES)
+
+
+async def opened(moor: Moor, target: int) -> StageOpened:
+    return await moor._caller.call(lambda n: OpenStage(n, "q", 1, 0, 0, target), StageOpened)
 
 
 async def test_what_was_staged_for_a_queue_is_judged_again_at_the_commit(

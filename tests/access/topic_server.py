@@ -93,7 +93,7 @@ class TopicServer:
     @asynccontextmanager
     async def connected(self, principal: str = ANONYMOUS) -> AsyncIterator[Moor]:
         self._coming = principal
-        async with connect(self.address) as moor:
+        async with connect(self.address, reconnect=False) as moor:
             yield moor
 
     async def change(self, *rows: Row, removed: tuple[Row, ...] = ()) -> None:

@@ -61,6 +61,21 @@ async def test_open_migrates_and_knows_its_version(dsn: str) -> None:
         assert await opened.nodes() == []
 
 
+async def test_a_connection_is_given_back_without_a_round_trip(dsn: str) -> None:
+    async with Catalog.open(dsn) as found:
+        await pretend(found, "node-1")
+        watching = await asyncpg.connect(dsn)
+        try:
+            last = await watching.fetch(
+                "select query from pg_stat_activity "
+                "where datname = current_database() and application_name = 'moorline'"
+            )
+        finally:
+            await watching.close()
+    assert last
+    assert not [one["query"] for one in last if "UNLISTEN" in one["query"]]
+
+
 async def test_many_open_at_once(dsn: str) -> None:
     async def version() -> int:
         async with Catalog.open(dsn) as opened:

@@ -28,9 +28,10 @@ def copy(frame):
 """
 
 NOBODY = "--address=tcp://127.0.0.1:1"
-JOBS = ("archive", "verify", "replay", "audit", "diff", "run")
+JOBS = ("archive", "verify", "replay", "materialize", "audit", "diff", "run")
 
 
+@pytest.mark.slow
 def test_help_is_quick_and_needs_no_spark() -> None:
     program = (
         "import sys; from moorline.cli.main import run; run(['--help']); run(['pipeline', '--help']);"

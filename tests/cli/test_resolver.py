@@ -90,10 +90,14 @@ def test_an_error_says_its_class_and_the_others_are_shown(node: NodeProcess) -> 
     assert [row["error"] for row in json.loads(done.stdout)] == [
         "", "NotFound (NOT_FOUND)", "BadPath (BAD_PATH)",
     ]  # fmt: skip
-    assert "/none: nobody publishes it" in done.stderr
+    assert done.stderr.startswith("moor: NotFound: /none: nobody publishes it")
     away = run_moor("resolve", "/a", "--address=tcp://127.0.0.1:1", timeout_s=60)
     assert away.returncode == 10
-    assert "no resolver of tcp://127.0.0.1:1 answers" in away.stderr
+    assert away.stderr.startswith("moor: Unreachable: no resolver of tcp://127.0.0.1:1 answers")
+    for command in ("get", "write", "watch"):
+        given = ("5",) if command == "write" else ("--count=1",) if command == "watch" else ()
+        none = run_moor("value", command, "bad", *given, f"--address={node.address}")
+        assert none.stderr.startswith("moor: BadPath: "), (command, none.stderr)
 
 
 @pytest.mark.usefixtures("publishing")

@@ -27,7 +27,7 @@ from moorline.client.service_operator import Reconciler, calling, copied
 from moorline.client.topic import Batch, Subscribing, Subscription, TopicMessage
 
 MODULES = (access, feed, group, moor, operator, queue, service, topic)
-INSIDE = {"Feed", "Inbox", "Subscriptions"}
+INSIDE = {"Feed", "Inbox", "Owner", "Subscribes"}
 """Classes that users do not meet."""
 
 ALSO = ("ServiceMessage.ack",)
@@ -51,13 +51,19 @@ class ClientCertificate(msgspec.Struct, frozen=True):
     certificate: Path
     listed: Path
     """The service's list on this side."""
+    stays: bool = False
+    """Whether its clients connect again by themselves."""
 
     def connect(self) -> Connecting:
-        return moorline.connect(self.tcp)
+        return moorline.connect(self.tcp, reconnect=self.stays)
 
     def connect_as_service(self) -> Connecting:
         return moorline.connect(
-            self.tls, ca=self.ca, certificate=self.certificate, key=self.certificate
+            self.tls,
+            ca=self.ca,
+            certificate=self.certificate,
+            key=self.certificate,
+            reconnect=self.stays,
         )
 
 

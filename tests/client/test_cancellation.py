@@ -47,13 +47,15 @@ def test_every_call_of_the_client_is_known_here() -> None:
     assert missing() == []
 
 
-@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+@pytest.mark.parametrize(("loop", "stays"), [("asyncio", False), ("uvloop", True)])
 def test_calls_that_are_cancelled_at_random_leave_everything_right(
-    certificates: ClientCertificate, loop: str
+    certificates: ClientCertificate, loop: str, *, stays: bool
 ) -> None:
     """List, digest, tasks, connections, groups and messages; and neither Python nor the loop complains."""
     own = msgspec.structs.replace(
-        certificates, listed=certificates.listed.with_name(f"{loop}.sqlite")
+        certificates,
+        listed=certificates.listed.with_name(f"{loop}-{stays}.sqlite"),
+        stays=stays,
     )
     command = [sys.executable, "-X", "dev", "-m", "tests.client.cancelled_client"]
     ended = subprocess.run(

@@ -96,6 +96,7 @@ def test_what_is_hidden_is_all_that_a_client_does_not_bring() -> None:
     assert not set(HIDDEN) & {"moorline", "msgspec", "numpy", "rich", "typer", "xxhash"}
 
 
+@pytest.mark.slow
 def test_the_client_and_the_commands_are_imported_without_the_packages_of_a_node() -> None:
     done = run_without(HIDDEN, IMPORTS)
     assert (done.returncode, done.stderr) == (0, "")
@@ -139,6 +140,7 @@ def test_commands_that_call_a_node_need_no_package_of_one(proven: Proven, tmp_pa
     assert done.stdout.count("  ahoy\n") == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "extra", "missing"),
     [

@@ -258,6 +258,7 @@ def replay(seed: int) -> Simulation:
     return asyncio.run(Simulation(seed).run())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_a_client_that_dies_and_moves_loses_nothing_in_silence(block: int) -> None:
     seen: Counter[str] = Counter()

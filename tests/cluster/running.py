@@ -236,7 +236,7 @@ async def join(
     start: str = "now",
     acks: bool = True,
 ) -> Member:
-    moor = await moorline.connect(node.address)
+    moor = await moorline.connect(node.address, reconnect=False)
     member = Member(name, moor, await moor.subscribe(group, window=window, start=start), got)
     if acks:
         member.acks.set()
@@ -272,7 +272,7 @@ class Publisher:
         """Until it is stopped or has sent that many; `address` is asked whenever it must connect."""
         while not self._is_done(count):
             try:
-                async with moorline.connect(address()) as moor:
+                async with moorline.connect(address(), reconnect=False) as moor:
                     while not self._is_done(count):
                         await self._publish(moor, len(self.sent))
             except (MoorlineError, KeyError):
@@ -290,7 +290,7 @@ class Publisher:
 
 async def publish(node: NodeProcess, topic: str, bodies: Sequence[bytes]) -> None:
     """All of them, each with its own key, so that they spread over the shards."""
-    async with moorline.connect(node.address) as moor:
+    async with moorline.connect(node.address, reconnect=False) as moor:
         await moor.publish_all([moorline.record(topic, body, key=body) for body in bodies])
 
 
@@ -300,7 +300,7 @@ def numbered(prefix: str, count: int) -> list[bytes]:
 
 async def leader_of(node: NodeProcess, group: str) -> str:
     """The node that leads, as another one says; empty if none does."""
-    async with moorline.connect(node.address) as moor:
+    async with moorline.connect(node.address, reconnect=False) as moor:
         try:
             return (await moor.group(group).info()).group.leader
         except CallFailed:
@@ -317,7 +317,7 @@ async def led_by(node: NodeProcess, group: str, *names: str, within_s: float = W
 
 
 async def lag_of(node: NodeProcess, group: str) -> int:
-    async with moorline.connect(node.address) as moor:
+    async with moorline.connect(node.address, reconnect=False) as moor:
         return sum(cursor.lag for cursor in (await moor.group(group).info()).cursors)
 
 

@@ -69,7 +69,7 @@ async def test_a11_a_link_to_a_node_that_left_is_cut(nodes: Nodes, catalog: Cata
 async def test_a_right_that_is_taken_ends_on_every_node(nodes: Nodes) -> None:
     """A24, A25: also on one that heard of neither change itself."""
     a, b = await nodes.start("a", "b", settings=QUICK)
-    async with moorline.connect(a.address) as moor:
+    async with moorline.connect(a.address, reconnect=False) as moor:
         await moor.access.add_user("anna", b"x")
         await moor.access.add_grant("/admin", "anna", "l")
         async with proven(b.address, PasswordCredentials("anna", "x")) as caller:
@@ -98,7 +98,7 @@ async def test_a27_without_the_catalog_known_rights_go_on_for_a_while(
     settings = QUICK | {"access.stale_ms": 3_000}
     async with CatalogProxy(dsn) as proxy:
         (a,) = await nodes.start("a", settings=settings, dsn=proxy.dsn)
-        async with moorline.connect(a.address) as moor:
+        async with moorline.connect(a.address, reconnect=False) as moor:
             await moor.access.add_user("anna", b"x")
             await moor.access.add_grant("/admin", "anna", "l")
         anna = PasswordCredentials("anna", "x")
@@ -202,7 +202,7 @@ async def test_nodes_with_an_authority_of_their_own_link_and_users_are_no_nodes(
     got = Got()
     async with (
         members(join(a, "$shared/billing/orders/#", got, "on a")),
-        moorline.connect(b.address) as moor,
+        moorline.connect(b.address, reconnect=False) as moor,
     ):
         await moor.publish("orders/eu", b"m")
         await got.has([b"m"])

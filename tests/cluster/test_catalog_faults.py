@@ -139,7 +139,7 @@ async def test_a_node_stops_in_time_while_the_catalog_hangs(
         (a,) = await nodes.start("a")
         got = Got()
         member = await join(a, GROUP, got, "on a")
-        async with moorline.connect(a.address) as moor:
+        async with moorline.connect(a.address, reconnect=False) as moor:
             await moor.publish("orders/eu", b"m")
         await got.has([b"m"])
         with hanging(own):
@@ -150,7 +150,7 @@ async def test_a_node_stops_in_time_while_the_catalog_hangs(
 
 async def test_what_a_session_asks_while_postgres_goes_is_not_told_as_failed(nodes: Nodes) -> None:
     (a,) = await nodes.start("a")
-    async with moorline.connect(a.address) as moor:
+    async with moorline.connect(a.address, reconnect=False) as moor:
         async with lost_at(nodes.dsn, "session"):
             with pytest.raises(OutcomeUnknown, match="whether the session was opened"):
                 await moor.session("durable")
@@ -163,7 +163,7 @@ async def test_what_a_session_asks_while_postgres_goes_is_not_told_as_failed(nod
             async with lost_at(nodes.dsn, "subscription"):
                 with pytest.raises(OutcomeUnknown, match="has forgotten the subscription"):
                     await subscription.close()
-    async with moorline.connect(a.address) as moor:
+    async with moorline.connect(a.address, reconnect=False) as moor:
         left = await moor.session("durable")
         assert {one.filter for one in left} == {"orders/#", "$shared/billing/orders/#"}
 
@@ -171,12 +171,15 @@ async def test_what_a_session_asks_while_postgres_goes_is_not_told_as_failed(nod
 async def test_a_session_that_was_opened_and_not_read_is_not_told_as_failed(nodes: Nodes) -> None:
     """It is ours by then, and was taken from another: Postgres goes before its places are read."""
     (a,) = await nodes.start("a")
-    async with moorline.connect(a.address) as first, moorline.connect(a.address) as second:
+    async with (
+        moorline.connect(a.address, reconnect=False) as first,
+        moorline.connect(a.address, reconnect=False) as second,
+    ):
         await first.session("durable")
         await first.subscribe("orders/#")
         async with lost_at(nodes.dsn, "progress", mode="access exclusive"):
             with pytest.raises(OutcomeUnknown, match="on another connection is harmless"):
                 await second.session("durable")
-    async with moorline.connect(a.address) as third:
+    async with moorline.connect(a.address, reconnect=False) as third:
         (resumed,) = await third.session("durable")
         assert resumed.filter == "orders/#"

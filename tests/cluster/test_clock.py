@@ -96,7 +96,9 @@ async def started(config: Config, stack: AsyncExitStack) -> Moor:
     """A node in this process, whose clock is ours, and a client of it."""
     node = Node(config)
     await node.start(stack)
-    return await stack.enter_async_context(moorline.connect(str(node.addresses[0])))
+    return await stack.enter_async_context(
+        moorline.connect(str(node.addresses[0]), reconnect=False)
+    )
 
 
 async def test_x19_a_clock_jump_changes_nothing(

@@ -117,7 +117,7 @@ async def test_the_lag_of_a_group_that_nobody_leads_counts_shards_it_has_no_plac
 ) -> None:
     (first,) = await nodes.start("n1")
     name = "$shared/late/orders/#"
-    async with moorline.connect(first.address) as moor:
+    async with moorline.connect(first.address, reconnect=False) as moor:
         await moor.group(name).create()
     await publish(first, "orders", numbered("early", 30))
     # Its shards are younger than the group, and nobody has ever led that.
@@ -130,7 +130,7 @@ async def test_the_lag_of_a_group_that_nobody_leads_counts_shards_it_has_no_plac
         return sum(cursor.lag for cursor in told.cursors)
 
     for node in (first, second):
-        async with moorline.connect(node.address) as moor:
+        async with moorline.connect(node.address, reconnect=False) as moor:
             end = time.monotonic() + WITHIN_S
             while (found := await lag(moor)) != 100:
                 assert time.monotonic() < end, f"{found} seem to wait"

@@ -41,7 +41,7 @@ async def test_f12_members_on_two_nodes_and_publishers_on_a_third(calm: Nodes) -
         await publish(c, "f12/members", first)
         await got.has(first)
         await all_done(c, name)
-        async with moorline.connect(c.address) as moor:
+        async with moorline.connect(c.address, reconnect=False) as moor:
             info = await moor.group(name).info()
         assert sorted(member.streams for member in info.members) == [6, 6]
     got.is_exactly(first)
@@ -57,7 +57,7 @@ async def test_streams_of_a_node_that_comes_later_are_found_and_granted(nodes: N
         await publish(b, "orders/eu", numbered("b", 50))
         everything = numbered("a", 50) + numbered("b", 50)
         await got.has(everything)
-        async with moorline.connect(b.address) as moor:
+        async with moorline.connect(b.address, reconnect=False) as moor:
             info = await moor.group(name).info()
         assert {cursor.node for cursor in info.cursors} == {"a", "b"}
         assert {cursor.status for cursor in info.cursors} == {"granted"}
@@ -68,7 +68,10 @@ async def test_a_large_backlog_of_a_remote_stream_is_read_whole(calm: Nodes) -> 
     a, b = calm["a"], calm["b"]
     name = group_of("remote/streams/#")
     count = 60_000
-    async with moorline.connect(a.address) as reader, moorline.connect(b.address) as writer:
+    async with (
+        moorline.connect(a.address, reconnect=False) as reader,
+        moorline.connect(b.address, reconnect=False) as writer,
+    ):
         subscription = await reader.subscribe(name, window=16_384)
         records = [moorline.record(f"remote/streams/{n % 50}", b"x" * 100) for n in range(count)]
         await writer.publish_all(records)
@@ -87,7 +90,10 @@ async def test_long_polls_bring_single_messages(calm: Nodes) -> None:
     a, b = calm["a"], calm["b"]
     name = group_of("long/polls")
     got = Got()
-    async with members(join(a, name, got, "on a")), moorline.connect(b.address) as moor:
+    async with (
+        members(join(a, name, got, "on a")),
+        moorline.connect(b.address, reconnect=False) as moor,
+    ):
         await moor.publish("long/polls", b"warm")
         await got.has([b"warm"])
         for number in range(20):
@@ -106,7 +112,7 @@ async def test_operators_may_speak_to_any_node(calm: Nodes) -> None:
     await publish(b, "operators/may", sent)
     await got.has(sent)
     await all_done(b, name)
-    async with moorline.connect(b.address) as moor:
+    async with moorline.connect(b.address, reconnect=False) as moor:
         group = moor.group(name)
         info = await group.info()
         assert (info.group.leader, len(info.members)) == ("a", 1)
@@ -132,10 +138,10 @@ async def test_members_elsewhere_hear_that_their_group_is_deleted(calm: Nodes) -
     async with members(
         join(a, name, got, "on a"), join(b, name, got, "on b"), join(c, name, got, "on c")
     ) as joined:
-        async with moorline.connect(c.address) as moor:
+        async with moorline.connect(c.address, reconnect=False) as moor:
             await moor.group(name).delete()
         await until(lambda: all(one.is_over for one in joined), what="all are told")
-    async with moorline.connect(a.address) as moor:
+    async with moorline.connect(a.address, reconnect=False) as moor:
         assert name not in [group.name for group in await moor.groups()]
 
 
@@ -151,7 +157,7 @@ async def test_i14_groups_do_not_affect_each_other(calm: Nodes) -> None:
             bodies = numbered(f"round{round_number}", 50)
             await publish(a, "i14/groups", bodies)
             sent += bodies
-            async with moorline.connect(a.address) as moor:
+            async with moorline.connect(a.address, reconnect=False) as moor:
                 group = moor.group(name)
                 match round_number:
                     case 1:
@@ -178,7 +184,7 @@ async def test_x18_200_members_join_and_leave(calm: Nodes) -> None:
         await publish(b, "x18/200", before)
 
         async def visit(number: int) -> None:
-            async with moorline.connect((a, b, c)[number % 3].address) as moor:
+            async with moorline.connect((a, b, c)[number % 3].address, reconnect=False) as moor:
                 await moor.subscribe(name)
 
         await asyncio.gather(*(visit(number) for number in range(200)))

@@ -29,14 +29,14 @@ def number_in(folder: Path) -> bytes:
 
 async def made(node: NodeProcess, count: int) -> list[bytes]:
     """Queues with a message each."""
-    async with moorline.connect(node.address) as moor:
+    async with moorline.connect(node.address, reconnect=False) as moor:
         queues = [queue.id for queue in await moor.create_queues(count)]
         await moor.send_all([(queue, queue) for queue in queues])
         return queues
 
 
 async def check_served(node: NodeProcess, queues: list[bytes]) -> None:
-    async with moorline.connect(node.address) as moor:
+    async with moorline.connect(node.address, reconnect=False) as moor:
         for queue in queues:
             message = await anext(moor.queue(queue).read())
             assert message.body == queue
@@ -56,7 +56,10 @@ async def test_ids_end_with_the_home_of_their_node_and_others_say_whose_they_are
             zip(numbers, "ab", strict=True)
         )
     (queue,) = await made(b, 1)
-    async with moorline.connect(a.address) as moor, moorline.connect(b.address) as home:
+    async with (
+        moorline.connect(a.address, reconnect=False) as moor,
+        moorline.connect(b.address, reconnect=False) as home,
+    ):
 
         async def is_followed() -> bool:
             with suppress(NotFound):  # what a knows of homes may be some seconds old
@@ -93,7 +96,7 @@ async def test_imported_queues_keep_their_ids_and_the_catalog_says_where_they_ar
         found = await here.home_of([*queues, *fresh])
         assert {row.name for row in found.values()} == {"c"}
         assert len(found) == 15
-    async with moorline.connect(b.address) as moor:
+    async with moorline.connect(b.address, reconnect=False) as moor:
 
         async def is_found(queue: bytes) -> bool:
             with suppress(NotFound):  # what b knows of homes may be some seconds old

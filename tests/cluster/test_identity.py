@@ -135,7 +135,7 @@ async def test_a_stopped_node_that_was_replaced_answers_nobody_and_ends(
 ) -> None:
     (a,) = await nodes.start("a", settings=QUICK)
     got = Got()
-    async with moorline.connect(a.address) as moor:
+    async with moorline.connect(a.address, reconnect=False) as moor:
         await moor.publish("orders/eu", b"before")
         copy = copied(a, tmp_path / "copy")
         a.signal(signal.SIGSTOP)
@@ -158,7 +158,10 @@ async def test_a_stopped_node_that_was_replaced_answers_nobody_and_ends(
 async def test_without_the_catalog_answers_wait_and_then_leave(nodes: Nodes) -> None:
     """As far as the node knows another process could have begun: it answers when that is excluded."""
     (a,) = await nodes.start("a", settings=QUICK)
-    async with Catalog.open(nodes.dsn) as catalog, moorline.connect(a.address) as moor:
+    async with (
+        Catalog.open(nodes.dsn) as catalog,
+        moorline.connect(a.address, reconnect=False) as moor,
+    ):
         queue = await moor.create_queue()
         async with catalog.transaction() as held:
             # Nobody can renew: the catalog hangs as far as this row goes.
@@ -231,7 +234,7 @@ async def test_a_node_with_another_name_keeps_its_places(nodes: Nodes) -> None:
             await until(lambda: len(got.messages) >= 80, what="all")
         got.is_exactly([*numbered("m", 40), *numbered("n", 40)])
         assert {message.stream.home for _, message in got.messages if message.stream} == {"a"}
-        async with moorline.connect(renamed.address) as moor:
+        async with moorline.connect(renamed.address, reconnect=False) as moor:
             described = await moor.describe()
         assert (described.node, described.home) == ("quay", "a")
 

@@ -121,7 +121,7 @@ async def test_x4_a_leader_killed_before_it_first_committed(nodes: Nodes) -> Non
     await nodes.start("a", "b")
     got = Got()
     sent = numbered("m", 40)
-    async with moorline.connect(nodes["b"].address) as moor:
+    async with moorline.connect(nodes["b"].address, reconnect=False) as moor:
         await moor.group(GROUP).create()
     await publish(nodes["b"], "orders/eu", sent)
     doomed = await join(nodes["a"], GROUP, got, "on a", acks=False)

@@ -83,8 +83,12 @@ async def test_links_over_tls(nodes: Nodes, tmp_path: Path) -> None:
     addresses = [_tls_address(nodes[name]) for name in ("a", "b")]
     assert all(address.startswith("tls://") for address in addresses)
     async with (
-        moorline.connect(addresses[0], ca=ca, certificate=certificates["olga"]) as reader,
-        moorline.connect(addresses[1], ca=ca, certificate=certificates["olga"]) as writer,
+        moorline.connect(
+            addresses[0], ca=ca, certificate=certificates["olga"], reconnect=False
+        ) as reader,
+        moorline.connect(
+            addresses[1], ca=ca, certificate=certificates["olga"], reconnect=False
+        ) as writer,
     ):
         # What is below its own name is hers, and there is nobody here who could grant her more.
         subscription = await reader.subscribe("$shared/olga/olga/#")
@@ -172,7 +176,10 @@ async def test_links_to_strangers_do_not_pile_up(nodes: Nodes, catalog: Catalog)
     # A link that is just being tried is open at any time.
     await until(lambda: open_files(a) <= files + 2, what=f"{files} open files again")
     got = Got()
-    async with members(join(a, GROUP, got, "on a")), moorline.connect(b.address) as moor:
+    async with (
+        members(join(a, GROUP, got, "on a")),
+        moorline.connect(b.address, reconnect=False) as moor,
+    ):
         await moor.publish("orders/eu", b"m")
         await got.has([b"m"])
 
@@ -193,7 +200,7 @@ async def test_a_node_that_is_gone_is_forgotten_and_comes_back(nodes: Nodes) -> 
     a, b = await nodes.start("a", "b")
     got = Got()
     async with members(join(a, GROUP, got, "on a")):
-        async with moorline.connect(b.address) as moor:
+        async with moorline.connect(b.address, reconnect=False) as moor:
             await moor.publish("orders/eu", b"first")
         await got.has([b"first"])
         await all_done(a, GROUP)
@@ -203,10 +210,10 @@ async def test_a_node_that_is_gone_is_forgotten_and_comes_back(nodes: Nodes) -> 
             within_s=NODE_GONE_MS / 1_000 + 5,
             what="it is forgotten",
         )
-        async with moorline.connect(a.address) as moor:
+        async with moorline.connect(a.address, reconnect=False) as moor:
             await moor.group(GROUP).seek("now")  # the streams of a node that is gone do not hinder
         (b,) = await nodes.start("b")
-        async with moorline.connect(b.address) as moor:
+        async with moorline.connect(b.address, reconnect=False) as moor:
             await moor.publish("orders/eu", b"second")
         await got.has([b"second"])
     assert got.bodies() == [b"first", b"second"]
@@ -236,7 +243,7 @@ async def test_nonsense_from_a_client_is_harmless(nodes: Nodes) -> None:
         offsets = await caller.call(lambda call: FindOffsets(call, 2**62), OffsetsFound)
         assert len(offsets.offsets) == SMALL["streams.shards"]
 
-        async with moorline.connect(a.address) as moor:
+        async with moorline.connect(a.address, reconnect=False) as moor:
             info = await moor.group(GROUP).info()
         borrower = info.members[0].borrower
         epoch = info.group.epoch
@@ -257,7 +264,7 @@ async def test_nonsense_from_a_client_is_harmless(nodes: Nodes) -> None:
         await caller.call(lambda call: FindOffsets(call, 0), OffsetsFound)
         with pytest.raises(CallFailed):
             await read(10**9, 1, 0)
-        async with moorline.connect(a.address) as moor:
+        async with moorline.connect(a.address, reconnect=False) as moor:
             for body in numbered("m", 20):
                 await moor.publish("orders/eu", body)
         await got.has(numbered("m", 20))

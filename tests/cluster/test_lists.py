@@ -35,7 +35,7 @@ async def test_all_groups_are_listed_however_long_their_names(nodes: Nodes) -> N
         await asyncio.gather(
             *(groups.declare(name, deliveries_max=1, start_us=0) for name in names)
         )
-    async with moorline.connect(node.address) as moor:
+    async with moorline.connect(node.address, reconnect=False) as moor:
         assert [group.name for group in await moor.groups()] == sorted(map(str, names))
         # Whoever asks for all at once is told that they are too many, and not given a part of them.
         with pytest.raises(CallFailed, match="does not fit"):
@@ -55,7 +55,10 @@ async def test_all_places_of_a_group_are_told_whoever_leads_it(nodes: Nodes) -> 
         await Groups(catalog).declare(name, deliveries_max=1, start_us=0, cursors=cursors)
     expected = {(one.home, one.shard): one.offset for one in cursors}
 
-    async with moorline.connect(node.address) as moor, moorline.connect(node.address) as other:
+    async with (
+        moorline.connect(node.address, reconnect=False) as moor,
+        moorline.connect(node.address, reconnect=False) as other,
+    ):
         # From the catalog, and then from its Leader, with members.
         for members in (0, 2):
             for member in (moor, other)[:members]:
@@ -79,9 +82,9 @@ async def test_pages_of_any_size_are_the_whole_group(nodes: Nodes) -> None:
     (node,) = await nodes.start("n1")
     name = "$shared/billing/orders/#"
     async with (
-        moorline.connect(node.address) as moor,
-        moorline.connect(node.address) as second,
-        moorline.connect(node.address) as third,
+        moorline.connect(node.address, reconnect=False) as moor,
+        moorline.connect(node.address, reconnect=False) as second,
+        moorline.connect(node.address, reconnect=False) as third,
     ):
         for member in (moor, second, third):
             await member.subscribe(name)
@@ -101,13 +104,13 @@ async def test_a_session_with_all_that_it_may_have_is_opened_again(nodes: Nodes)
     (node,) = await nodes.start("n1")
     filters = [f"{number:04}/".ljust(TOPIC_BYTES_MAX, "f") for number in range(1_024)]
     room = SUBSCRIPTIONS_BYTES_MAX // TOPIC_BYTES_MAX
-    async with moorline.connect(node.address) as moor:
+    async with moorline.connect(node.address, reconnect=False) as moor:
         assert await moor.session("wide") == []
         for one in filters[:room]:
             await moor.subscribe(one)
         with pytest.raises(LimitReached, match="at most 786432 bytes together"):
             await moor.subscribe(filters[room])
         await moor.subscribe(filters[0])
-    async with moorline.connect(node.address) as moor:
+    async with moorline.connect(node.address, reconnect=False) as moor:
         resumed = await moor.session("wide")
         assert [one.filter for one in resumed] == filters[:room]

@@ -69,7 +69,10 @@ async def test_readers_on_another_node_are_told_of_all_that_they_did_not_acknowl
 ) -> None:
     a, b = await nodes.start("a", "b", settings=SETTINGS)
     groups = ("$shared/g/far", "$queue/g/far")
-    async with moorline.connect(a.address) as writer, moorline.connect(b.address) as reader:
+    async with (
+        moorline.connect(a.address, reconnect=False) as writer,
+        moorline.connect(b.address, reconnect=False) as reader,
+    ):
         for name in (*groups, "$shared/late/far"):
             await reader.group(name).create(start="beginning")
         slow = [Slow(await reader.subscribe(name, window=4)) for name in ("far", *groups)]

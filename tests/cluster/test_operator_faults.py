@@ -65,7 +65,7 @@ async def test_what_was_answered_as_failed_has_no_effect_when_the_leader_wakes(
         group_of, ("deleted", "sought", "kicked", "changed", "last")
     )
     got = Got()
-    async with moorline.connect(b.address) as moor:
+    async with moorline.connect(b.address, reconnect=False) as moor:
         leading = [await join(a, one, got, "on a") for one in (deleted, sought, kicked, changed)]
         for one in (deleted, sought, kicked, changed):
             await led_by(b, one, "a")
@@ -125,7 +125,7 @@ async def is_sought(moor: Moor, group: str) -> bool:
 
 async def also(address: str, group: str, what: str, value: object) -> None:
     """The calls of one connection are answered in turn: each has its own."""
-    async with moorline.connect(address) as moor:
+    async with moorline.connect(address, reconnect=False) as moor:
         named = moor.group(group)
         match what, value:
             case "seek", str():
@@ -157,7 +157,7 @@ async def test_a_seek_counts_for_a_node_that_is_away(nodes: Nodes) -> None:
         what: f"$shared/{what}/{topic}" for what in ("now", "beginning", "time", "offset", "last")
     }
     bodies = numbered("m", 10)
-    async with moorline.connect(a.address) as moor:
+    async with moorline.connect(a.address, reconnect=False) as moor:
         for what in ("now", "time", "offset", "last"):
             await moor.group(names[what]).create()
         await publish(b, topic, bodies[:5])
@@ -212,9 +212,9 @@ async def test_a_node_that_was_stopped_takes_up_nothing_of_a_client_that_has_gon
 ) -> None:
     (a,) = await nodes.start("a", settings=ONE_SHARD)
     name = group_of("gone")
-    async with moorline.connect(a.address) as moor:
+    async with moorline.connect(a.address, reconnect=False) as moor:
         await moor.group(name).create()
-        leaving = await moorline.connect(a.address)
+        leaving = await moorline.connect(a.address, reconnect=False)
         async with stopped(nodes, "a"):
             asked = asyncio.create_task(leaving.group(name).delete())
             for _ in range(5):

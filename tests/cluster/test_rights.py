@@ -37,7 +37,9 @@ class Cluster:
     @contextlib.asynccontextmanager
     async def moor(self, node: str, name: str = "") -> AsyncIterator[Moor]:
         credentials = PasswordCredentials(name, SECRET) if name else None
-        async with moorline.connect(self.nodes[node].address, credentials=credentials) as moor:
+        async with moorline.connect(
+            self.nodes[node].address, credentials=credentials, reconnect=False
+        ) as moor:
             yield moor
 
 

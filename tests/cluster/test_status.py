@@ -34,7 +34,7 @@ async def moor(node: NodeProcess, *words: str) -> str:
 async def test_every_node_tells_of_all_nodes_their_homes_groups_versions_and_clocks(
     calm: Nodes,
 ) -> None:
-    async with moorline.connect(calm["a"].address) as client:
+    async with moorline.connect(calm["a"].address, reconnect=False) as client:
         await client.group(GROUP).create()
         subscription = await client.subscribe(GROUP)
         await client.publish("seen/1", b"x")
@@ -77,7 +77,7 @@ async def test_a_node_that_is_away_is_shown_as_away_and_keeps_its_home(nodes: No
     b.kill()
 
     async def is_away() -> bool:
-        async with moorline.connect(a.address) as client:
+        async with moorline.connect(a.address, reconnect=False) as client:
             _, away = await client.nodes()
             assert (away.home, away.homes) == ("b", ("b",))
             return not away.is_alive
@@ -118,7 +118,7 @@ async def test_nodes_are_told_by_the_page_and_only_to_those_who_may_see_them(
         )
     finally:
         await connection.close()
-    async with moorline.connect(a.address) as client:
+    async with moorline.connect(a.address, reconnect=False) as client:
         found = await client.nodes()
         assert len(found) == NODES_PER_PAGE_MAX * 2 + 1
         assert [one.home for one in found] == sorted(one.home for one in found)
@@ -126,6 +126,6 @@ async def test_nodes_are_told_by_the_page_and_only_to_those_who_may_see_them(
         assert found[-1].silent_ms is None
         await client.access.add_user("guest", b"x")
     proof = PasswordCredentials("guest", "x")
-    async with moorline.connect(a.address, credentials=proof) as guest:
+    async with moorline.connect(a.address, credentials=proof, reconnect=False) as guest:
         with pytest.raises(Denied, match="/admin/cluster"):
             await guest.nodes()

@@ -5,6 +5,7 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.drawing import examples
 
 from moorline.core.machine import diagram
 from moorline.core.wall_clock import (
@@ -263,7 +264,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(STEPS)
 def test_nothing_expires_before_its_time_whatever_the_clock_does(
     steps: list[tuple[str, int, int]],

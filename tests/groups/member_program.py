@@ -10,7 +10,7 @@ import moorline
 
 
 async def main(address: str, filter_text: str, acks: int) -> None:
-    moor = await moorline.connect(address)
+    moor = await moorline.connect(address, reconnect=False)
     subscription = await moor.subscribe(filter_text)
     sys.stdout.write("ready\n")
     sys.stdout.flush()

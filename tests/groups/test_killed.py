@@ -28,7 +28,7 @@ async def test_nothing_answered_is_lost_and_nothing_is_stored_twice(tmp_path: Pa
     with contextlib.ExitStack() as stack:
         for number in range(KILLS + 1):
             node = stack.enter_context(NodeProcess(tmp_path / "data", *flags))
-            moor = await moorline.connect(node.address)
+            moor = await moorline.connect(node.address, reconnect=False)
             readers.append(Reader(await moor.subscribe(group)))
             rounds = 0
             sequence = len(published)
@@ -67,7 +67,7 @@ async def test_a_shard_that_lost_its_end_gives_no_offset_twice(tmp_path: Path) -
     old, new = [b"old %d" % one for one in range(100)], [b"new %d" % one for one in range(30)]
     groups = ["$shared/g/t", "$queue/g/t"]
     with NodeProcess(data, *flags) as node:
-        async with moorline.connect(node.address) as moor:
+        async with moorline.connect(node.address, reconnect=False) as moor:
             readers = [Reader(await moor.subscribe(group)) for group in groups]
             await moor.publish_all([moorline.record("t", body) for body in old])
             await until(lambda: all(len(reader.got) == len(old) for reader in readers))
@@ -77,7 +77,7 @@ async def test_a_shard_that_lost_its_end_gives_no_offset_twice(tmp_path: Path) -
     frames = list(frames_in(segment.read_bytes()[SEGMENT_HEAD.size :]))
     segment.write_bytes(segment.read_bytes()[: -sum(map(len, frames[50:]))])
     with NodeProcess(data, *flags) as node:
-        async with moorline.connect(node.address) as moor:
+        async with moorline.connect(node.address, reconnect=False) as moor:
             readers = [Reader(await moor.subscribe(group)) for group in groups]
             await moor.publish_all([moorline.record("t", body) for body in new])
             await until(lambda: all(len(reader.got) >= len(new) for reader in readers))

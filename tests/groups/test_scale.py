@@ -51,7 +51,7 @@ async def test_f11_fifty_groups_of_twenty_members_see_each_message_once(
 
     async def join(name: str) -> None:
         async with gate:
-            member = await moorline.connect(node.address)
+            member = await moorline.connect(node.address, reconnect=False)
             members.append(member)
             subscription = await member.subscribe(name)
         readers.append(asyncio.create_task(read(subscription, got[name])))

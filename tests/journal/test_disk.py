@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.drawing import examples
 from tests.journal.queues.stores import contents, filled, opened
 
 from moorline.errors import DiskFull, FolderUnusable, TooManyFiles
@@ -274,7 +275,7 @@ def outcome(disk: Disk, operation: tuple[object, ...]) -> object:
         return error.errno
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(st.lists(OPERATIONS, max_size=25))
 def test_memory_does_as_files_do(operations: list[tuple[object, ...]]) -> None:
     with TemporaryDirectory() as folder:

@@ -74,7 +74,7 @@ def test_a_command_is_whom_its_ticket_names(realm: Realm, tmp_path: Path) -> Non
 async def test_the_library_comes_by_a_keytab_and_publishes(realm: Realm, tmp_path: Path) -> None:
     credentials = KerberosCredentials(keytab=realm.keytab("alice"), principal="alice")
     with NodeProcess(tmp_path / "node", *of_kerberos(realm)) as node:
-        async with moorline.connect(node.address, credentials=credentials) as moor:
+        async with moorline.connect(node.address, credentials=credentials, reconnect=False) as moor:
             # Its own subtree is that of the whole name: nobody else has one of that.
             topic = "alice@MOOR.TEST/news"
             await moor.publish_all([moorline.record(topic, b"x" * 500) for _ in range(3_000)])
@@ -82,7 +82,9 @@ async def test_the_library_comes_by_a_keytab_and_publishes(realm: Realm, tmp_pat
             assert (await anext(subscription)).body == b"x" * 500
         with pytest.raises(KerberosError, match="no ticket cache"):
             await moorline.connect(
-                node.address, credentials=KerberosCredentials(ccache=tmp_path / "none")
+                node.address,
+                credentials=KerberosCredentials(ccache=tmp_path / "none"),
+                reconnect=False,
             )
 
 
@@ -217,7 +219,7 @@ def test_a_job_of_spark_reads_with_a_keytab_in_its_own_processes(
 
         async def publish() -> None:
             credentials = KerberosCredentials(keytab=keytab)
-            async with moorline.connect(address, credentials=credentials) as moor:
+            async with moorline.connect(address, credentials=credentials, reconnect=False) as moor:
                 await moor.publish_all([moorline.record("alice/n", bytes([n])) for n in range(50)])
 
         asyncio.run(publish())

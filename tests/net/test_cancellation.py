@@ -48,6 +48,7 @@ async def heard() -> AsyncIterator[list[dict[str, Any]]]:
     loop.set_exception_handler(None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["tcp", "tls"])
 async def test_connects_that_are_cancelled_leave_no_connection(
     scheme: str, heard: list[dict[str, Any]], tmp_path: Path
@@ -63,7 +64,7 @@ async def test_connects_that_are_cancelled_leave_no_connection(
         ca = tmp_path / "ca.pem" if tls else None
 
         async def come_and_go() -> None:
-            async with connect(str(address), ca=ca):
+            async with connect(str(address), ca=ca, reconnect=False):
                 pass
 
         for _ in range(100 if tls is None else 30):
@@ -129,7 +130,7 @@ async def test_calls_that_are_given_up_before_their_turn_never_take_effect(way: 
     """They do not keep the next one waiting either; the one that had begun is finished."""
     node = Turned(way)
     (address,) = await node.listeners.open(Address("tcp", "127.0.0.1", 0), None, node.protocol)
-    async with connect(str(address)) as moor:
+    async with connect(str(address), reconnect=False) as moor:
         first = asyncio.create_task(moor.echo(b"first"))
         await until(lambda: node.begun == [b"first"])
         waiting = [asyncio.create_task(moor.echo(b"%d" % number)) for number in range(500)]
@@ -155,17 +156,18 @@ async def test_calls_that_are_given_up_before_their_turn_never_take_effect(way: 
 
 async def test_whoever_gives_up_calls_that_are_not_its_own_changes_nothing() -> None:
     """Numbers of calls that were answered, or never made, in any range."""
-    async with serving(Server()) as (_, address), connect(str(address)) as moor:
+    async with serving(Server()) as (_, address), connect(str(address), reconnect=False) as moor:
         for first, count in ((0, 1), (-5, 10**15), (1 << 62, 1 << 62), (-(1 << 63), 1)):
             moor._caller.send(CallsGivenUp(first, count))
         assert await moor.echo(b"here") == b"here"
 
 
+@pytest.mark.slow
 async def test_room_for_calls_is_there_again_when_those_in_flight_are_given_up() -> None:
     """As many as may be in flight are cancelled; whoever waited for room goes on before an answer comes."""
     server = Server()
     server.hold = True
-    async with serving(server) as (_, address), connect(str(address)) as moor:
+    async with serving(server) as (_, address), connect(str(address), reconnect=False) as moor:
         full = asyncio.create_task(moor.echo_all([b""] * CALLS_IN_FLIGHT_MAX))
         await until(lambda: len(moor._caller._batches) == CALLS_IN_FLIGHT_MAX)
         next_one = asyncio.create_task(moor.echo(b"next"))
@@ -180,7 +182,7 @@ async def test_room_for_calls_is_there_again_when_those_in_flight_are_given_up()
 
 async def test_a_connection_used_from_another_loop_is_refused_by_name() -> None:
     """At once, and before anything is sent; the connection stays good for its own loop."""
-    async with serving(Server()) as (_, address), connect(str(address)) as moor:
+    async with serving(Server()) as (_, address), connect(str(address), reconnect=False) as moor:
         found: list[BaseException] = []
 
         def elsewhere() -> None:

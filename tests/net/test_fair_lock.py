@@ -21,6 +21,7 @@ async def test_one_at_a_time_in_the_order_they_came() -> None:
     assert told == ["alice"] * 5
 
 
+@pytest.mark.slow
 async def test_who_waits_a_thousand_times_is_one_in_the_line() -> None:
     lock, told = FairLock(), list[str]()
     flood = [asyncio.create_task(hold(lock, "flood", told)) for _ in range(1_000)]

@@ -29,6 +29,7 @@ class Lines:
         self.threads: set[int] = set()
         self.quick = quick
         self.refuses_commits = False
+        self.begun: list[Callable[[BaseException | None], None]] = []
         self._file = disk.open("lines", create=True)
         self._story = story
         self._waiting: list[bytes] = []
@@ -57,6 +58,26 @@ class Lines:
         self._story.append("append")
         self._file.sync()
         self._story.append("sync")
+
+    def begin(self, batch: list[bytes], done: Callable[[BaseException | None], None]) -> bool:
+        """As a kernel that syncs by itself; short lines only."""
+        if len(batch[0]) > 1:
+            return False
+        self._file.append(b"".join(batch))
+        self._story.append("append")
+        self.begun.append(done)
+        return True
+
+    def finish(self) -> None:
+        """What was begun is synced, or has failed."""
+        done = self.begun.pop(0)
+        try:
+            self._file.sync()
+        except OSError as error:
+            done(error)
+            return
+        self._story.append("sync")
+        done(None)
 
     def committed(self, batch: list[bytes]) -> None:
         if self.refuses_commits:
@@ -88,7 +109,9 @@ class Sender:
 class Scene:
     """A store, its group commit, and one sender."""
 
-    def __init__(self, disk: MemoryDisk | None = None, *, quick: bool = False) -> None:
+    def __init__(
+        self, disk: MemoryDisk | None = None, *, quick: bool = False, begins: bool = False
+    ) -> None:
         self.story: Story = []
         self.disk = disk or MemoryDisk()
         self.store = Lines(self.disk, self.story, quick=quick)
@@ -100,6 +123,7 @@ class Scene:
             "lines",
             answered=lambda batch: self.story.append(f"answered {shown(batch)}"),
             pause_ms=lambda _: self.pause_ms,
+            begin=self.store.begin if begins else None,
         )
         self.commits.may_answer = lambda: self.is_ours
 
@@ -181,6 +205,45 @@ async def test_what_arrives_during_a_write_is_the_next_which_begins_before_anybo
     assert first == ["take a", "committed a", "take bc", "answer [1]"]
     assert scene.sender.answers == [1, 2, 3]
     await scene.close()
+
+
+async def test_a_write_that_was_begun_is_answered_when_it_is_told_of() -> None:
+    scene = Scene(begins=True)
+    scene.send(1, b"a")
+    await until(lambda: len(scene.store.begun) == 1)
+    scene.send(2, b"b")
+    await asyncio.sleep(0)
+    assert scene.story == ["take a", "append"]
+    scene.store.finish()
+    assert scene.story[2:] == [
+        "sync",
+        "committed a",
+        "take b",
+        "append",
+        "answer [1]",
+        "answered a",
+    ]
+    # A long one goes by the thread, behind it.
+    scene.send(3, b"long")
+    scene.store.finish()
+    await scene.written("answered long")
+    assert scene.sender.answers == [1, 2, 3]
+    assert threading.get_ident() not in scene.store.threads
+    await scene.close()
+
+
+async def test_a_write_that_was_begun_and_fails_is_answered_to_nobody() -> None:
+    disk = MemoryDisk(fail_sync=True)
+    scene = Scene(disk, begins=True)
+    scene.send(1, b"a")
+    await until(lambda: len(scene.store.begun) == 1)
+    scene.store.finish()
+    assert "the disk of the lines failed" in str(scene.commits.failed.result())
+    scene.send(2, b"b")
+    await asyncio.wait_for(scene.commits.next(), WITHIN_S)
+    await scene.close()
+    assert scene.story == ["take a", "append"]
+    assert (scene.sender.answers, scene.store.seen) == ([], [])
 
 
 @pytest.mark.parametrize("quick", [False, True])

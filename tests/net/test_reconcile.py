@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.drawing import examples
 
 from moorline.core.sets.answerer import Answerer, InMemory
 from moorline.core.sets.asker import Answered, Mode
@@ -207,7 +208,7 @@ async def settle(case: Case, repairer: Pusher, far: FarSet, wire: Wire) -> None:
 
 
 @pytest.mark.parametrize("kind", [Pusher, Puller])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(case=cases)
 async def test_any_difference_ends_in_equal_sets(kind: type[Pusher], case: Case) -> None:
     near, far, wire = sides(case)
@@ -216,7 +217,8 @@ async def test_any_difference_ends_in_equal_sets(kind: type[Pusher], case: Case)
     assert set(near) == set(far.own) == wanted
 
 
-@settings(max_examples=40, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=examples(40), deadline=None)
 @given(case=cases, rate=st.sampled_from([0.05, 0.5, 1.0]))
 async def test_a_set_that_changes_meanwhile_is_never_called_equal_falsely(
     case: Case, rate: float

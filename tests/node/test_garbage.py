@@ -27,6 +27,7 @@ def busy() -> float:
     return monotonic_ms() / 1_000
 
 
+@pytest.mark.slow
 def test_what_lives_long_is_walked_over_once() -> None:
     """Of ever more objects that live, no collection walks over more than a few rounds of new ones."""
     walked: list[int] = []
@@ -47,6 +48,7 @@ def test_what_lives_long_is_walked_over_once() -> None:
     assert max(walked) < GARBAGE_KEPT_MAX + 4 * young * middle < len(alive)
 
 
+@pytest.mark.slow
 def test_rings_of_short_lives_go_by_themselves() -> None:
     with Garbage().kept_small():
         ring = weakref.ref(Ring())
@@ -58,6 +60,7 @@ def test_rings_of_short_lives_go_by_themselves() -> None:
         assert ring() is None
 
 
+@pytest.mark.slow
 def test_a_ring_that_was_set_apart_goes_when_all_is_looked_at() -> None:
     with Garbage().kept_small() as garbage:
         rings = [Ring() for _ in range(2 * GARBAGE_KEPT_MAX)]
@@ -71,6 +74,7 @@ def test_a_ring_that_was_set_apart_goes_when_all_is_looked_at() -> None:
         assert garbage.apart == 0
 
 
+@pytest.mark.slow
 def test_all_is_looked_at_when_nobody_uses_the_node_and_else_once_a_day() -> None:
     garbage, now_ms = Garbage(cpu_s=lambda: 0.0), monotonic_ms()
     assert not garbage.is_time(now_ms + 5_000), "nothing was set apart"
@@ -92,6 +96,7 @@ def test_all_is_looked_at_when_nobody_uses_the_node_and_else_once_a_day() -> Non
     gc.unfreeze()
 
 
+@pytest.mark.slow
 def test_a_node_that_is_never_idle_keeps_no_more_garbage_than_it_has_objects(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -110,6 +115,7 @@ def test_a_node_that_is_never_idle_keeps_no_more_garbage_than_it_has_objects(
         assert garbage.look_at_all() >= count
 
 
+@pytest.mark.slow
 def test_behind_the_node_all_is_as_python_has_it() -> None:
     before = gc.get_threshold(), list(gc.callbacks)
     with Garbage().kept_small():

@@ -43,6 +43,7 @@ class NodeProcess:
                 f"--data={data}",
                 "--listen=tcp://127.0.0.1:0",
                 "--http=127.0.0.1:0",
+                "--mqtt=mqtt://127.0.0.1:0",
                 *flags,
             ],
             stdout=subprocess.PIPE,
@@ -54,6 +55,12 @@ class NodeProcess:
     @property
     def address(self) -> str:
         return self._found(r"(tcp://\S+)")
+
+    @property
+    def mqtt(self) -> tuple[str, int]:
+        """Host and port."""
+        host, _, port = self._found(r"mqtt://(\S+)").rpartition(":")
+        return host, int(port)
 
     @property
     def http(self) -> str:

@@ -95,7 +95,7 @@ def node(files: Files) -> Iterator[NodeProcess]:
 @pytest.fixture
 async def operator(node: NodeProcess) -> AsyncIterator[Moor]:
     """Anonymous on this machine, who may do everything."""
-    async with moorline.connect(node.address) as moor:
+    async with moorline.connect(node.address, reconnect=False) as moor:
         yield moor
 
 
@@ -308,7 +308,7 @@ async def test_a08_an_address_takes_what_it_names_and_nothing_weaker(
     """A08: no plain hello where TLS is named, nobody anonymous where a proof is."""
     flags = (f"--set=access.mechanisms=anonymous,password@{TLS}",)
     with NodeProcess(tmp_path / "data", *FLAGS, *files.flags, *flags) as node:
-        async with moorline.connect(node.address) as moor:
+        async with moorline.connect(node.address, reconnect=False) as moor:
             await moor.access.add_user("olga", b"swordfish")
         olga = PasswordCredentials("olga", "swordfish")
         async with proven(tls_address(node), olga, ca=files.ca) as caller:

@@ -76,7 +76,9 @@ class Attacked:
     @asynccontextmanager
     async def moor(self, name: str) -> AsyncIterator[Moor]:
         credentials = PasswordCredentials(name, "secret")
-        async with moorline.connect(self.node.address, credentials=credentials) as moor:
+        async with moorline.connect(
+            self.node.address, credentials=credentials, reconnect=False
+        ) as moor:
             yield moor
 
     def shown(self, *names: str) -> Path:
@@ -109,7 +111,7 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacked]:
 
 
 async def _add_users(node: NodeProcess) -> None:
-    async with moorline.connect(node.address) as moor:
+    async with moorline.connect(node.address, reconnect=False) as moor:
         for name in ("victim", "mallory", "bystander"):
             await moor.access.add_user(name, b"secret")
 
@@ -254,7 +256,7 @@ async def test_a_user_reads_no_streams_and_writes_nothing_reserved(attacked: Att
         await attacked.refused(act)
         await attacked.refused(act, "stranger")
     # Nor does anybody else who is no node, whatever the rows grant.
-    async with moorline.connect(attacked.node.address) as operator:
+    async with moorline.connect(attacked.node.address, reconnect=False) as operator:
         for topic in ("$dead/victim", "$SYS/audit/login"):
             with pytest.raises(Denied):
                 await operator.publish(topic, b"forged")
@@ -270,7 +272,7 @@ def _read_file(shard: int) -> Callable[[int], Any]:
 
 async def test_very_many_queues_of_one_client_end_at_its_quota(attacked: Attacked) -> None:
     """A30: refused and written down, and the victim makes its own meanwhile."""
-    async with moorline.connect(attacked.node.address) as operator:
+    async with moorline.connect(attacked.node.address, reconnect=False) as operator:
         await operator.access.set_quota("@authenticated", "queues", QUEUES_MAX)
         async with attacked.as_user("mallory") as mallory, attacked.moor("victim") as victim:
             flood = asyncio.ensure_future(mallory.call_all([NewQueue] * QUEUES_WANTED))
@@ -312,7 +314,7 @@ async def test_anonymous_over_tls_behind_a_proxy_is_no_operator(
             with pytest.raises(Denied):
                 await stranger.call(_publish("ships", 0), Published)
             await behind.refused("ConfirmClock", "anonymous")
-        async with moorline.connect(node.address) as operator:
+        async with moorline.connect(node.address, reconnect=False) as operator:
             assert await operator.confirm_clock()
 
 
@@ -324,7 +326,11 @@ async def test_a_renewed_certificate_of_the_same_name_owns_what_the_old_one_made
     for _ in range(2):
         shown = attacked.shown("billing")
         async with moorline.connect(
-            attacked.tls, ca=attacked.ca, certificate=shown, key=shown
+            attacked.tls,
+            ca=attacked.ca,
+            certificate=shown,
+            key=shown,
+            reconnect=False,
         ) as moor:
             if not queues:
                 queues = [queue.id for queue in await moor.create_queues(3)]
@@ -346,13 +352,19 @@ async def test_a_second_certificate_with_the_same_common_name_takes_no_session_o
 ) -> None:
     """A03, A28: its name is the victim's, its authority is not the node's; and the session goes on."""
     own = attacked.shown("shipper")
-    async with moorline.connect(attacked.tls, ca=attacked.ca, certificate=own, key=own) as shipper:
+    async with moorline.connect(
+        attacked.tls, ca=attacked.ca, certificate=own, key=own, reconnect=False
+    ) as shipper:
         await shipper.session("shipper's")
         subscription = await shipper.subscribe("shipper/#")
         file = Authority("users").issue("shipper").write(tmp_path / "forged.pem")
         with pytest.raises(CertificateUntrusted):
             async with moorline.connect(
-                attacked.tls, ca=attacked.ca, certificate=file, key=file
+                attacked.tls,
+                ca=attacked.ca,
+                certificate=file,
+                key=file,
+                reconnect=False,
             ) as forged:
                 await forged.session("shipper's")
         await shipper.publish("shipper/1", b"1")
@@ -390,7 +402,7 @@ async def test_a_thousand_wrong_passwords_slow_only_their_name(attacked: Attacke
             except Refused as error:
                 return str(error)
 
-    async with moorline.connect(attacked.node.address) as operator:
+    async with moorline.connect(attacked.node.address, reconnect=False) as operator:
         await operator.access.add_user("target", b"secret")
         flood = asyncio.gather(*(guess(number) for number in range(GUESSES)))
         entered = 0

@@ -85,7 +85,9 @@ class Taken:
 
     def shows(self, issued: Issued) -> Connecting:
         file = self.file_of(issued)
-        return moorline.connect(self.address(), ca=self.ca, certificate=file, key=file)
+        return moorline.connect(
+            self.address(), ca=self.ca, certificate=file, key=file, reconnect=False
+        )
 
     def refusals(self) -> int:
         with urllib.request.urlopen(f"{self.node.http}/metrics", timeout=5) as answer:
@@ -122,13 +124,13 @@ async def test_anonymous_from_another_address_is_refused_and_a_proof_is_taken(ta
 
 async def test_without_its_row_anonymous_of_this_machine_is_no_operator(taken: Taken) -> None:
     """A01: over TCP and over TLS alike; whoever has a row of its own goes on, and gives it back."""
-    async with moorline.connect(taken.node.address) as moor:
+    async with moorline.connect(taken.node.address, reconnect=False) as moor:
         await moor.access.add_grant("/", "admin", "slwpdag")
     async with taken.shows(USERS.issue("admin")) as admin:
         await admin.access.remove_grant("/", "@loopback")
         try:
             for address, ca in ((taken.node.address, None), (taken.address(), taken.ca)):
-                async with moorline.connect(address, ca=ca) as moor:
+                async with moorline.connect(address, ca=ca, reconnect=False) as moor:
                     assert (await moor.access.who_am_i()).groups == ("@everyone", "@loopback")
                     for refused in (moor.confirm_clock(), moor.access.grants(), moor.topics("#")):
                         with pytest.raises(Denied):

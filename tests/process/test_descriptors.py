@@ -65,7 +65,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
 
 
 async def warm(node: NodeProcess) -> None:
-    async with moorline.connect(node.address) as moor:
+    async with moorline.connect(node.address, reconnect=False) as moor:
         await used(moor, node)
 
 
@@ -128,16 +128,19 @@ def heard(one: socket.socket) -> list[Message]:
 async def test_sockets_that_say_nothing_keep_nobody_out(node: NodeProcess) -> None:
     """A31: sockets, beside files that others need."""
     with nothing_is_kept(node):
-        async with moorline.connect(node.address) as inside, sockets(node, SOCKETS, b""):
+        async with (
+            moorline.connect(node.address, reconnect=False) as inside,
+            sockets(node, SOCKETS, b""),
+        ):
             assert descriptors(node) < FILES
             await used(inside, node)
-            async with moorline.connect(node.address) as late:
+            async with moorline.connect(node.address, reconnect=False) as late:
                 await used(late, node)
 
 
 async def test_clients_too_many_are_told_and_those_inside_are_served(node: NodeProcess) -> None:
     with nothing_is_kept(node):
-        async with moorline.connect(node.address) as inside:
+        async with moorline.connect(node.address, reconnect=False) as inside:
             places = (await inside.describe()).connections_max
             async with sockets(node, SOCKETS, HELLO) as made:
                 await used(inside, node)
@@ -155,7 +158,7 @@ async def test_clients_too_many_are_told_and_those_inside_are_served(node: NodeP
                                 said[code] += 1
             assert set(said) == {"welcome", "BUSY"}
             assert said["welcome"] - said["BUSY"] == places - 1, "and the one that was inside"
-    async with moorline.connect(node.address) as moor:
+    async with moorline.connect(node.address, reconnect=False) as moor:
         assert await moor.echo(b"as before") == b"as before"
 
 
@@ -163,7 +166,10 @@ async def test_one_client_opens_very_many_stages(node: NodeProcess) -> None:
     """A31: stages."""
     folder = node.data / "staging" / "stages"
     with nothing_is_kept(node):
-        async with moorline.connect(node.address) as moor, moorline.connect(node.address) as other:
+        async with (
+            moorline.connect(node.address, reconnect=False) as moor,
+            moorline.connect(node.address, reconnect=False) as other,
+        ):
             calls = [lambda call, n=n: OpenStage(call, "q", 0, n, 0) for n in range(STAGES)]
             opening = asyncio.gather(
                 *(moor._caller.call(call, StageOpened) for call in calls), return_exceptions=True
@@ -188,7 +194,8 @@ async def test_sockets_stages_and_segments_together_stay_below_the_limit(node: N
     with nothing_is_kept(node):
         async with contextlib.AsyncExitStack() as stack:
             moors = [
-                await stack.enter_async_context(moorline.connect(node.address)) for _ in range(4)
+                await stack.enter_async_context(moorline.connect(node.address, reconnect=False))
+                for _ in range(4)
             ]
             opening = asyncio.gather(*(moor._caller.call_all(stages) for moor in moors[1:]))
             async with sockets(node, SOCKETS, HELLO):
@@ -212,7 +219,7 @@ async def test_stages_of_connections_that_went_are_gone_with_all_they_held(
     folder = node.data / "staging" / "stages"
     stages = [OpenStage(call, "q", 0, call, 0) for call in range(60)]
     with nothing_is_kept(node):
-        async with moorline.connect(node.address) as moor:
+        async with moorline.connect(node.address, reconnect=False) as moor:
             for _ in range(5):
                 async with sockets(node, 60, HELLO + bytes(frame(stages))):
                     await moor.echo(b"meanwhile")

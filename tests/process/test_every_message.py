@@ -162,6 +162,7 @@ async def known_values(node: NodeProcess) -> Known:
         ca=certificates.with_name("ca.pem"),
         certificate=certificates,
         key=certificates,
+        reconnect=False,
     ) as moor:
         queues = [(await moor.create_queue()).id for _ in range(3)]
         for number in range(20):

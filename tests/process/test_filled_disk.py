@@ -89,7 +89,7 @@ async def test_a_node_goes_on_when_somebody_has_filled_its_disk_under_a_checkpoi
     with NodeInside(disk, tmp_path / "first", *flags) as node:
 
         async def scenario() -> int:
-            async with moorline.connect(node.address) as moor:
+            async with moorline.connect(node.address, reconnect=False) as moor:
                 made = await asyncio.gather(*(moor.create_queue() for _ in range(QUEUES)))
                 queues = [queue.id for queue in made]
                 count = await caught(moor, node, disk, queues)

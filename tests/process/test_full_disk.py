@@ -24,7 +24,7 @@ FREE_MIB = 20
 
 
 async def fill(address: str) -> str:
-    async with moorline.connect(address) as moor:
+    async with moorline.connect(address, reconnect=False) as moor:
         queue = await moor.create_queue()
         for number in range(5):
             await moor.send(queue.id, b"%d" % number + bytes(10_000))
@@ -103,7 +103,7 @@ def test_a_node_below_its_reserve_is_checked_exported_started_and_drained(
     with NodeInside(disk, tmp_path / "second") as node:
 
         async def scenario() -> None:
-            async with moorline.connect(node.address) as moor:
+            async with moorline.connect(node.address, reconnect=False) as moor:
                 await check_refusals(moor, queue)
                 await drain(moor, queue)
                 await moor.checkpoint()

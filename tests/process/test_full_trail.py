@@ -59,7 +59,7 @@ async def test_operators_stop_or_go_on_as_the_setting_says(disk: SmallDisk, tmp_
     copy_catalog(data / "catalog")
     (data / "audit").symlink_to(disk.outside)
     with NodeProcess(data, *FLAGS, "--set=access.audit_full=stop") as node:
-        async with moorline.connect(node.address) as operator:
+        async with moorline.connect(node.address, reconnect=False) as operator:
             await operator.confirm_clock()
             disk.fill(left_bytes=0)
             await _cannot_be_written(operator)
@@ -71,7 +71,7 @@ async def test_operators_stop_or_go_on_as_the_setting_says(disk: SmallDisk, tmp_
             await asyncio.to_thread(node.kill)
 
     with NodeProcess(data, *FLAGS, "--set=access.audit_full=go_on") as node:
-        async with moorline.connect(node.address) as operator:
+        async with moorline.connect(node.address, reconnect=False) as operator:
             disk.fill(left_bytes=0)
             await _until_lost(operator, node)
             await operator.access.add_grant("/topics/x", "vera", "s")

@@ -62,7 +62,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
 
 
 async def _fill(address: str) -> None:
-    async with moorline.connect(address) as moor:
+    async with moorline.connect(address, reconnect=False) as moor:
         await asyncio.gather(
             *(
                 moor.publish(f"long/{'name' * 100}/{number}", bytes(1_000), retain=True)
@@ -84,7 +84,7 @@ async def _siege(node: NodeProcess, make: Callable[[int], Message]) -> None:
     _, writer = await asyncio.open_connection(host, int(port), limit=1)
     writer.write(bytes(frame([Hello(PROTOCOL, 1, 1)])))
     writer.write(bytes(frame([make(call) for call in range(CALLS)])))
-    async with moorline.connect(node.address) as moor:
+    async with moorline.connect(node.address, reconnect=False) as moor:
         for _ in range(200):
             assert await moor.echo(b"honest") == b"honest"
             await asyncio.sleep(0.005)
@@ -107,7 +107,7 @@ async def _forge(node: NodeProcess) -> list[bytes]:
     """Goodbyes of members that never were, to every group there is; what the node says to each."""
     host, _, port = node.address.removeprefix("tcp://").rpartition(":")
     told = []
-    async with moorline.connect(node.address) as moor:
+    async with moorline.connect(node.address, reconnect=False) as moor:
         subscription = await moor.subscribe("$shared/forged/#")
         for number in range(FORGERIES):
             reader, writer = await asyncio.open_connection(host, int(port))

@@ -64,7 +64,7 @@ async def siege(address: str, count: int) -> tuple[int, float, float]:
 
     idlers = asyncio.gather(*(idle() for _ in range(count)))
     calls, slowest = 0, 0.0
-    async with moorline.connect(address) as moor:
+    async with moorline.connect(address, reconnect=False) as moor:
         while not idlers.done():
             started = time.monotonic()
             await moor.echo(b"honest")
@@ -165,13 +165,16 @@ async def _send_away(node: NodeProcess) -> None:
     for data in (LENGTH.pack(0xFFFFFFFF), bytes(frame([Hello(PROTOCOL, 90, 91)])), b""):
         await closed_after(node.address, data)
     await closed_after(node._found(r"tls://(\S+)"), b"\xff" * 1_000)
-    async with moorline.connect(node.address) as first, moorline.connect(node.address) as second:
+    async with (
+        moorline.connect(node.address, reconnect=False) as first,
+        moorline.connect(node.address, reconnect=False) as second,
+    ):
         assert await first.echo(b"in") == await second.echo(b"in")
         with pytest.raises((Refused, ConnectionLost), match="BUSY"):
-            async with moorline.connect(node.address) as third:
+            async with moorline.connect(node.address, reconnect=False) as third:
                 await third.echo(b"too many")
 
 
 async def _echo(address: str) -> bytes:
-    async with moorline.connect(address) as moor:
+    async with moorline.connect(address, reconnect=False) as moor:
         return await moor.echo(b"served")

@@ -25,7 +25,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 async def _fill(address: str) -> None:
-    async with moorline.connect(address) as moor:
+    async with moorline.connect(address, reconnect=False) as moor:
         await moor.publish("t", b"retained", retain=True)
         async with asyncio.timeout(60):
             while not any(one.digest for one in (await moor.streams()).streams):

@@ -33,7 +33,7 @@ def test_all_that_was_answered_is_there_after_a_kill(tmp_path: Path) -> None:
 
         async def send_until_killed() -> None:
             nonlocal sent, answered
-            async with moorline.connect(node.address) as moor:
+            async with moorline.connect(node.address, reconnect=False) as moor:
                 queues = [await moor.create_queue() for _ in range(QUEUES)]
                 place = 0
                 while True:
@@ -63,7 +63,7 @@ def test_all_that_was_answered_is_there_after_a_kill(tmp_path: Path) -> None:
     with NodeProcess(tmp_path / "data", *FLAGS, MANY) as node:
 
         async def checkpointed() -> None:
-            async with moorline.connect(node.address) as moor:
+            async with moorline.connect(node.address, reconnect=False) as moor:
                 await moor.checkpoint()
 
         asyncio.run(checkpointed())

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.process
 
 
 async def filled(address: str) -> list[bytes]:
-    async with moorline.connect(address) as moor:
+    async with moorline.connect(address, reconnect=False) as moor:
         queues = await moor.create_queues(3)
         for queue in queues:
             await moor.send(queue.id, b"ahoy")
@@ -25,7 +25,7 @@ async def filled(address: str) -> list[bytes]:
 async def heads(address: str, queues: list[bytes]) -> list[str]:
     """Of each queue its first message, or the code of the refusal."""
     found = []
-    async with moorline.connect(address) as moor:
+    async with moorline.connect(address, reconnect=False) as moor:
         for queue in queues:
             try:
                 message = await moor.queue(queue).get()
@@ -60,7 +60,7 @@ def test_files_replaced_by_something_else_are_damage_and_no_mistake_of_ours(tmp_
 
 
 async def five_more(address: str, queue: bytes | None, first: int) -> bytes:
-    async with moorline.connect(address) as moor:
+    async with moorline.connect(address, reconnect=False) as moor:
         queue = queue or (await moor.create_queue()).id
         for number in range(first, first + 5):
             await moor.send(queue, b"%d" % number)
@@ -69,7 +69,7 @@ async def five_more(address: str, queue: bytes | None, first: int) -> bytes:
 
 async def all_of(address: str, queue: bytes) -> tuple[int, list[str]]:
     """How many wait as the node says, and what is read."""
-    async with moorline.connect(address) as moor:
+    async with moorline.connect(address, reconnect=False) as moor:
         source = moor.queue(queue)
         waiting, found = (await source.info()).waiting, []
         while (message := await source.get()) is not None:

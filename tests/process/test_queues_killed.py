@@ -154,21 +154,21 @@ async def work_until_lost(address: str, ledgers: list[Ledger]) -> None:
 
     async def one(ledger: Ledger) -> None:
         with contextlib.suppress(ConnectionLost):
-            async with moorline.connect(address) as moor:
+            async with moorline.connect(address, reconnect=False) as moor:
                 await work(moor, ledger)
 
     await asyncio.gather(*(one(ledger) for ledger in ledgers))
 
 
 async def settle(address: str, ledgers: list[Ledger]) -> None:
-    async with moorline.connect(address) as moor:
+    async with moorline.connect(address, reconnect=False) as moor:
         for ledger in ledgers:
             ledger.settle([name_of(found) for found in await everything_in(moor, ledger.id)])
 
 
 async def drain(address: str, ledgers: list[Ledger]) -> None:
     """Reads every queue to its end and compares with the client's own record."""
-    async with moorline.connect(address) as moor:
+    async with moorline.connect(address, reconnect=False) as moor:
         for ledger in ledgers:
             found = await everything_in(moor, ledger.id)
             assert [name_of(message) for message in found] == ledger.waiting
@@ -177,7 +177,7 @@ async def drain(address: str, ledgers: list[Ledger]) -> None:
 
 
 async def new_ledgers(address: str) -> list[Ledger]:
-    async with moorline.connect(address) as moor:
+    async with moorline.connect(address, reconnect=False) as moor:
         return [Ledger(queue.id) for queue in await moor.create_queues(QUEUES)]
 
 
@@ -304,7 +304,7 @@ def test_a_nearly_full_disk_refuses_sends_takes_acks_and_recovers(
     node = small_disk_node
 
     async def scenario() -> None:
-        async with moorline.connect(node.address) as moor:
+        async with moorline.connect(node.address, reconnect=False) as moor:
             queue = await moor.create_queue()
             sent: list[bytes] = []
             await taken_again(moor, queue.id, sent)
@@ -351,7 +351,7 @@ def test_a_disk_that_is_full_to_the_last_byte_loses_nothing_answered(
         return False
 
     async def scenario() -> bytes:
-        async with moorline.connect(node.address) as moor:
+        async with moorline.connect(node.address, reconnect=False) as moor:
             queue = await moor.create_queue()
             sent.append(b"%08d " % 0)
             await moor.send(queue.id, sent[0] + bytes(4_000))

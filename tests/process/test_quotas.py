@@ -39,7 +39,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
 
 @pytest.fixture
 async def operator(node: NodeProcess) -> AsyncIterator[Moor]:
-    async with moorline.connect(node.address) as moor:
+    async with moorline.connect(node.address, reconnect=False) as moor:
         yield moor
 
 
@@ -51,7 +51,9 @@ async def user(node: NodeProcess, operator: Moor, name: str, **bounds: int) -> A
         await operator.access.add_grant(path, name, "slwp")
     for quota, bound in bounds.items():
         await operator.access.set_quota(name, quota, bound)
-    async with moorline.connect(node.address, credentials=PasswordCredentials(name, "x")) as moor:
+    async with moorline.connect(
+        node.address, credentials=PasswordCredentials(name, "x"), reconnect=False
+    ) as moor:
         yield moor
 
 
@@ -190,13 +192,13 @@ async def test_a_session_opens_with_what_fits_and_says_what_does_not(
             await moor.subscribe(filter_text)
     await operator.access.set_quota("d1", "subscriptions", 2)
     credentials = PasswordCredentials("d1", "x")
-    async with moorline.connect(node.address, credentials=credentials) as moor:
+    async with moorline.connect(node.address, credentials=credentials, reconnect=False) as moor:
         opened = await moor.session("of-d1")
         assert len(opened) == 2
         assert set(opened.left_out.values()) == {"OVER_QUOTA"}
         assert {one.filter for one in opened} | opened.left_out.keys() == {"a/#", "b/#", "c/#"}
     await operator.access.set_quota("d1", "subscriptions", None)
-    async with moorline.connect(node.address, credentials=credentials) as moor:
+    async with moorline.connect(node.address, credentials=credentials, reconnect=False) as moor:
         opened = await moor.session("of-d1")
         assert (len(opened), opened.left_out) == (3, {}), "the place was kept"
 
@@ -255,7 +257,7 @@ async def test_the_settings_bound_principals_and_listeners(
     lines = "@authenticated queues 1,tcp://127.0.0.1:0 connections 2,tcp://127.0.0.1:0 topics 2"
     data = tmp_path_factory.mktemp("listener") / "data"
     with NodeProcess(data, *FLAGS, f"--set=access.quotas={lines}") as node:
-        async with moorline.connect(node.address) as operator:
+        async with moorline.connect(node.address, reconnect=False) as operator:
             async with user(node, operator, "alice") as alice:
                 await alice.create_queue()
                 with pytest.raises(OverQuota, match="queues is 1"):
@@ -281,7 +283,7 @@ async def test_what_an_owner_has_is_known_behind_a_restart(
     data = tmp_path_factory.mktemp("restart") / "data"
     with NodeProcess(data, *FLAGS) as node:
         async with (
-            moorline.connect(node.address) as operator,
+            moorline.connect(node.address, reconnect=False) as operator,
             user(node, operator, "alice", queues=3) as alice,
         ):
             queues = [await alice.create_queue() for _ in range(3)]
@@ -293,7 +295,9 @@ async def test_what_an_owner_has_is_known_behind_a_restart(
         node.kill()
     with NodeProcess(data, *FLAGS) as node:
         credentials = PasswordCredentials("alice", "x")
-        async with moorline.connect(node.address, credentials=credentials) as alice:
+        async with moorline.connect(
+            node.address, credentials=credentials, reconnect=False
+        ) as alice:
             assert await used(alice, "queues") == 2
             assert await used(alice, "stored_bytes") == 300
             await alice.create_queue()
@@ -328,7 +332,7 @@ async def test_bytes_in_topics_are_known_behind_a_stop_and_never_too_many_behind
     data, name = tmp_path / "data", "t1"
     with NodeProcess(data, *FLAGS) as node:
         async with (
-            moorline.connect(node.address) as operator,
+            moorline.connect(node.address, reconnect=False) as operator,
             user(node, operator, name, topic_bytes=50_000) as moor,
         ):
             for _ in range(20):
@@ -338,7 +342,7 @@ async def test_bytes_in_topics_are_known_behind_a_stop_and_never_too_many_behind
         assert node.stop() == 0
     proof = PasswordCredentials(name, "x")
     with NodeProcess(data, *FLAGS) as node:
-        async with moorline.connect(node.address, credentials=proof) as moor:
+        async with moorline.connect(node.address, credentials=proof, reconnect=False) as moor:
             assert await used(moor, "topic_bytes") == at_stop
             for _ in range(20):
                 await moor.publish("t", b"x" * 1_000)
@@ -346,7 +350,7 @@ async def test_bytes_in_topics_are_known_behind_a_stop_and_never_too_many_behind
             assert at_kill > at_stop
             node.kill()
     with NodeProcess(data, *FLAGS) as node:
-        async with moorline.connect(node.address, credentials=proof) as moor:
+        async with moorline.connect(node.address, credentials=proof, reconnect=False) as moor:
             assert at_stop <= await used(moor, "topic_bytes") <= at_kill
             await moor.publish_all([moorline.record("t", b"x" * 1_000) for _ in range(50)])
             with pytest.raises(OverQuota, match="topic_bytes is 50,000"):

@@ -17,6 +17,7 @@ from moorline.client.resolution import Resolution
 from moorline.client.resolver import Resolver
 from moorline.client.values.publisher import Publisher
 from moorline.client.values.subscriber import Subscriber
+from moorline.core.sets.digest import Digest
 from moorline.errors import NotFound, Unreachable
 from moorline.limits import PATHS_PER_CALL_MAX
 
@@ -173,10 +174,19 @@ async def many_paths(node: NodeProcess, count: int) -> int:
         await publisher.open()
         asking = asyncio.create_task(keep_asking())
         await publish_many(publisher, count)
+
+        async def keep_alive() -> None:
+            while True:
+                await publisher.beat(Digest(1, bytes(16)))
+                await asyncio.sleep(0.1)
+
+        beating = asyncio.create_task(keep_alive())
         async with Resolver(node.address) as resolver:
             paths = [f"/site/{n % 97}/device-{n:07}/temperature" for n in range(count)]
             found = await resolver.resolve_all(paths)
             assert all(isinstance(one, Resolution) for one in found)
+            assert not beating.done(), "the resolver has forgotten the publisher"
+            beating.cancel()
             publisher.caller.abandon()
             # Silent from now on: gone within two ttls, and then every path leaves.
             async with asyncio.timeout(120):
@@ -191,7 +201,7 @@ async def many_paths(node: NodeProcess, count: int) -> int:
 
 
 async def test_t50_many_paths_are_published_resolved_and_purged(tmp_path: Path) -> None:
-    with resolver_node(tmp_path) as node:
+    with resolver_node(tmp_path, ttl_ms=5_000) as node:
         assert await many_paths(node, 50_000) > 20
 
 
@@ -205,13 +215,13 @@ async def test_t50_a_million_paths_are_published_resolved_and_purged(tmp_path: P
 async def test_a_list_of_resolvers_is_all_that_a_client_needs(tmp_path: Path) -> None:
     with resolver_node(tmp_path) as node:
         host = node.address.removeprefix("tcp://")
-        async with moorline.connect(f"moor://127.0.0.1:1,{host}") as moor:
+        async with moorline.connect(f"moor://127.0.0.1:1,{host}", reconnect=False) as moor:
             assert str(moor.address) == node.address
             queue = await moor.create_queue()
             await moor.send(queue.id, b"ahoy")
         with pytest.raises(moorline.ConfigError):
-            moorline.connect("moor://")
+            moorline.connect("moor://", reconnect=False)
     with resolver_node(tmp_path, "--roles=resolver", name="alone") as alone:
         host = alone.address.removeprefix("tcp://")
         with pytest.raises(Unreachable, match="no node with the role broker"):
-            await moorline.connect(f"moor://{host}")
+            await moorline.connect(f"moor://{host}", reconnect=False)

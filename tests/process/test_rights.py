@@ -58,7 +58,9 @@ class World:
     @contextlib.asynccontextmanager
     async def moor(self, name: str = "") -> AsyncIterator[Moor]:
         credentials = TokenCredentials(await self.token_of(name)) if name else None
-        async with moorline.connect(self.node.address, credentials=credentials) as moor:
+        async with moorline.connect(
+            self.node.address, credentials=credentials, reconnect=False
+        ) as moor:
             yield moor
 
     async def token_of(self, name: str) -> str:

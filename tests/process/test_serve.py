@@ -33,7 +33,7 @@ pytestmark = pytest.mark.process
 
 
 async def echo(address: str) -> bytes:
-    async with moorline.connect(address) as moor:
+    async with moorline.connect(address, reconnect=False) as moor:
         return await moor.echo(b"hello")
 
 
@@ -109,7 +109,7 @@ def test_a_signal_during_the_start_ends_it_too(tmp_path: Path) -> None:
 
 def test_clients_connected_do_not_delay_the_stop(tmp_path: Path) -> None:
     async def scenario(node: NodeProcess) -> str:
-        async with moorline.connect(node.address) as moor:
+        async with moorline.connect(node.address, reconnect=False) as moor:
             await moor.echo(b"hello")
             node.signal(signal.SIGTERM)
             try:

@@ -18,7 +18,7 @@ LOST = "stream_messages_lost_total"
 
 
 async def publish(node: NodeProcess, count: int) -> None:
-    async with moorline.connect(node.address) as moor:
+    async with moorline.connect(node.address, reconnect=False) as moor:
         await moor.publish_all([moorline.record("orders", b"%d" % one) for one in range(count)])
 
 
@@ -78,7 +78,7 @@ def test_the_streams_of_another_node_are_refused(tmp_path: Path) -> None:
 
 
 async def send(node: NodeProcess, count: int) -> bytes:
-    async with moorline.connect(node.address) as moor:
+    async with moorline.connect(node.address, reconnect=False) as moor:
         queue = await moor.create_queue()
         for number in range(count):
             await moor.send(queue.id, b"%d" % number)
@@ -86,7 +86,7 @@ async def send(node: NodeProcess, count: int) -> bytes:
 
 
 async def waiting(node: NodeProcess, queue: bytes) -> int:
-    async with moorline.connect(node.address) as moor:
+    async with moorline.connect(node.address, reconnect=False) as moor:
         return (await moor.queue(queue).info()).waiting
 
 

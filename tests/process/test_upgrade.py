@@ -77,7 +77,9 @@ class Old(NamedTuple):
     def shows(self, node: NodeProcess, issued: Issued) -> Connecting:
         file = issued.write(self.folder / f"{issued.certificate.serial_number}.pem")
         ca = self.folder / "ca.pem"
-        return moorline.connect(node._found(r"(tls://\S+)"), ca=ca, certificate=file, key=file)
+        return moorline.connect(
+            node._found(r"(tls://\S+)"), ca=ca, certificate=file, key=file, reconnect=False
+        )
 
 
 @pytest.fixture
@@ -126,7 +128,7 @@ async def test_what_is_older_than_rights_is_taken_over(old: Old) -> None:
     with old.node() as node:
         assert "this catalog is older than rights" in node.errors
         assert "are no settings any more" in node.errors
-        async with moorline.connect(node.address) as operator:
+        async with moorline.connect(node.address, reconnect=False) as operator:
             rows = await operator.access.grants()
             assert {f"{one.path} {one.subject} {one.grants}" for one in rows} == KEPT
             await _rights_are_as_before(old, node)
@@ -191,7 +193,7 @@ async def _owners_come_back(old: Old, node: NodeProcess) -> None:
 
 async def _old_queues_count(node: NodeProcess, name: str, moor: Moor) -> None:
     """With those that a principal makes: a quota of one is met by the one that it has."""
-    async with moorline.connect(node.address) as operator:
+    async with moorline.connect(node.address, reconnect=False) as operator:
         await operator.access.set_quota(name, "queues", 1)
         usage = {row.quota: row.used for row in (await operator.access.quota_usage(name)).usage}
         assert usage["queues"] == 1

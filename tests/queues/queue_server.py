@@ -60,7 +60,9 @@ class Certificates:
     def connect(self, address: str, name: str) -> Connecting:
         """With the certificate of that name, or without any."""
         certificate = self.path(name) if name else None
-        return connect(address, ca=self.ca, certificate=certificate, key=certificate)
+        return connect(
+            address, ca=self.ca, certificate=certificate, key=certificate, reconnect=False
+        )
 
 
 class QueueServer:
@@ -104,7 +106,7 @@ class QueueServer:
         return self.rights.fingerprints
 
     def connect(self) -> Connecting:
-        return connect(str(self.address))
+        return connect(str(self.address), reconnect=False)
 
     async def open(self) -> None:
         await self.rights.open()

@@ -157,6 +157,7 @@ async def test_a_queue_that_is_read_and_deleted_on_its_way_to_the_files_is_whole
         assert bodies == [[b"1"], [b"2"]]
 
 
+@pytest.mark.slow
 async def test_folders_of_many_deleted_queues_go_in_turns(tmp_path: Path) -> None:
     """And all of them are gone before the log, which alone knows of them, is dropped."""
     async with queue_server(tmp_path, ROOMY) as node, node.connect() as moor:

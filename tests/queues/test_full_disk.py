@@ -138,7 +138,7 @@ async def test_clients_do_not_wait_for_a_checkpoint_that_has_no_room() -> None:
         assert (broker.checkpoints.count, store.log.size_bytes) > (0, SETTINGS.log_bytes_max)
         assert broker.checkpoints.look_for_room(disk.free_bytes(""))
         assert broker.checkpoints.lacks_room
-        async with served(broker) as address, connect(address) as moor:
+        async with served(broker) as address, connect(address, reconnect=False) as moor:
             # Whoever is held is not read from: neither of these would be answered.
             async with asyncio.timeout(WITHIN_S):
                 for queue in queues:

@@ -14,6 +14,8 @@ class Relay:
     def __init__(self) -> None:
         self.port = 0
         self.target = 0
+        self.bytes = 0
+        """Both ways."""
         self._links: set[asyncio.Task[None]] = set()
 
     @property
@@ -45,8 +47,8 @@ class Relay:
             far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.target)
             try:
                 async with asyncio.TaskGroup() as group:
-                    group.create_task(_pass_on(reader, far_writer))
-                    group.create_task(_pass_on(far_reader, writer))
+                    group.create_task(self._pass_on(reader, far_writer))
+                    group.create_task(self._pass_on(far_reader, writer))
             except* OSError:
                 pass
             finally:
@@ -54,9 +56,9 @@ class Relay:
         writer.transport.abort()
         self._links.discard(task)
 
-
-async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while data := await reader.read(65_536):
-        writer.write(data)
-        await writer.drain()
-    raise ConnectionResetError
+    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65_536):
+            self.bytes += len(data)
+            writer.write(data)
+            await writer.drain()
+        raise ConnectionResetError

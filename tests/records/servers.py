@@ -67,7 +67,7 @@ class Server:
 
     async def __aenter__(self) -> Self:
         if not self.folder.exists():
-            await self._own(self.folder)
+            await self.own()
             await self.run(
                 "initdb", "-D", str(self.folder), "-U", SUPERUSER, "-A", "trust", "-E", "UTF8",
                 "--locale=C", "--no-sync",
@@ -134,8 +134,9 @@ class Server:
         words, _ = await process.communicate()
         assert process.returncode == 0, words.decode(errors="replace")
 
-    async def _own(self, folder: Path) -> None:
-        await asyncio.to_thread(folder.mkdir, mode=0o700, parents=True)
-        account = await account_for(folder)
+    async def own(self) -> None:
+        """Its folder, empty."""
+        await asyncio.to_thread(self.folder.mkdir, mode=0o700, parents=True)
+        account = await account_for(self.folder)
         if account is not None:
-            os.chown(folder, account.uid, account.gid)
+            os.chown(self.folder, account.uid, account.gid)

@@ -77,6 +77,7 @@ def test_a_text_that_is_no_line_makes_nothing_known(payload: str) -> None:
     assert not lines.covers(Snapshot(100, 100))
 
 
+@pytest.mark.slow
 def test_what_waits_is_bounded() -> None:
     lines = begun(Snapshot(100, 100))
     for number in range(RECORDS_NOTIFIED_LINES_MAX):

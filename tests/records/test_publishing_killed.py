@@ -143,7 +143,7 @@ async def check(site: Site, address: str) -> int:
 async def test_killed_at_a_step_under_four_writers(site: Site, tmp_path: Path, where: str) -> None:
     await site.execute("insert into things select n, 1, 'NEW', 'n' from generate_series(0, 30) n")
     node = await site.node(**SETTINGS)
-    async with moorline.connect(str(node.addresses[0])) as moor:
+    async with moorline.connect(str(node.addresses[0]), reconnect=False) as moor:
         await moor.publish_table("things", TOPIC)
     await site.stop()
     async with writing(site):
@@ -163,7 +163,7 @@ async def test_killed_in_its_first_snapshot(site: Site, tmp_path: Path) -> None:
     lock = blocker.transaction()
     await lock.start()
     await blocker.execute("lock table moorline.publication_batch in exclusive mode")
-    async with moorline.connect(str(node.addresses[0])) as moor:
+    async with moorline.connect(str(node.addresses[0]), reconnect=False) as moor:
         await moor.publish_table("things", TOPIC)
     await site.stop()
     await lock.rollback()
@@ -178,7 +178,7 @@ async def test_another_number_of_shards_begins_anew(site: Site, tmp_path: Path) 
     """Whether a batch is in the streams is not known there: nothing more of it is published."""
     await site.execute("insert into things select n, 1, 'NEW', 'n' from generate_series(1, 50) n")
     node = await site.node(**SETTINGS)
-    async with moorline.connect(str(node.addresses[0])) as moor:
+    async with moorline.connect(str(node.addresses[0]), reconnect=False) as moor:
         await moor.publish_table("things", TOPIC)
         await settled(site)
     await site.stop()

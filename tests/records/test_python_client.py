@@ -18,6 +18,7 @@ from moorline.client.moor import Moor
 from moorline.client.records.table import RecordTable
 from moorline.errors import BadFilter, NoSuchTable
 from moorline.node.node import Node
+from moorline.records.renewal import renew
 
 MANY = "insert into things select n, n % 3, 'NEW', 'n' from generate_series(1, 1000) n"
 SOON = moorline.RecordSettings(return_ms=50, return_ms_max=500)
@@ -389,3 +390,63 @@ async def test_t41_where_everything_differs_all_rows_come(site: Site, tmp_path: 
     async with opened(address_of(node), cache=path) as table:
         assert table.how == "full"
         await equal(site, table)
+
+
+@pytest.mark.parametrize("how", ["cursor", "digest"])
+async def test_t40_who_missed_nothing_comes_back_in_less_than_100_bytes(
+    site: Site, relay: Relay, how: str
+) -> None:
+    """Both ways together, behind the handshake of the link, which a link without records has too."""
+    node = await site.node()
+    relay.lead_to(str(node.addresses[0]))
+    async with moorline.connect(relay.address) as moor:
+        link_bytes = relay.bytes
+        assert link_bytes > 0
+        async with moor.records("things", settings=SOON) as table:
+            for changed in (False, False, True, False):
+                heard = table.changes()
+                relay.cut()
+                await kind_of(heard, "disconnected")
+                if how == "digest":
+                    # As one that is older than the log, or of other rights.
+                    table._copy.copy.cursor = ""
+                if changed:
+                    await site.execute("update things set note = 'other' where id = 7")
+                relay.bytes = 0
+                synced = await kind_of(heard, "synced")
+                spent = relay.bytes - link_bytes
+                heard.close()
+                assert synced.how == ("digest" if changed and how == "digest" else "replay")
+                assert (spent < 100) is not changed, spent
+            assert held(table) == await site.table()
+
+
+async def test_who_comes_back_in_few_bytes_to_other_columns_gets_all_rows(
+    site: Site, relay: Relay
+) -> None:
+    node = await site.node()
+    relay.lead_to(str(node.addresses[0]))
+    async with (
+        moorline.connect(relay.address) as moor,
+        moor.records("things", settings=SOON) as table,
+    ):
+        for statement in ("alter table things add column more text default 'm'", ""):
+            heard = table.changes()
+            relay.cut()
+            await kind_of(heard, "disconnected")
+            if statement:
+                await site.execute(statement)
+            else:
+                await renew(site.connection, "things")
+            await kind_of(heard, "synced")
+            heard.close()
+            await equal(site, table, "true")
+            assert table.rows[1]["more"] == "m"
+
+
+async def kind_of(changes: Any, kind: str) -> moorline.RecordChange:
+    async with asyncio.timeout(PATIENCE_S):
+        async for change in changes:
+            if change.kind.value == kind:
+                return change  # type: ignore[no-any-return]
+    raise AssertionError("the copy has ended")

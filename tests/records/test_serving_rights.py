@@ -1,5 +1,7 @@
 """Who may see which rows, over real WebSockets: grants that come and go, proofs that end."""
 
+import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -260,3 +262,20 @@ async def test_t55_a_signal_that_is_lost_is_made_up_for_within_the_bound(site: S
     refused = Held("things")
     async with client(url_of(node), refused, **shown(token)):
         await until(lambda: refused.refused, "a refusal")
+
+
+async def test_who_is_refused_a_table_is_in_the_audit(site: Site) -> None:
+    """By its name, though the client hears the same as of one that is not there."""
+    node = await site.node()
+    async with operated(node) as moor:
+        token = await token_of(moor, "olga")
+        held = [Held("things"), Held("a/b")]
+        async with client(url_of(node), *held, **shown(token)):
+            await until(lambda: all(one.refused for one in held), "refusals")
+        for path in ("/records/things", "/records/a=2Fb"):
+            async with asyncio.timeout(60):
+                while not (lines := (await moor.access.read_audit(path=path)).lines):
+                    await asyncio.sleep(0.05)
+            line = json.loads(lines[0])
+            found = (line["principal"], line["act"], line["verdict"], line["path"])
+            assert found == ("olga", "ReadRecords", "denied", path)

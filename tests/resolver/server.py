@@ -1,7 +1,7 @@
 """The role `resolver` behind a real listener, without a catalog: rows and nodes are given by hand."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -23,7 +23,6 @@ from moorline.net.listener import Admission, Listeners
 from moorline.net.native import NativeProtocol
 from moorline.net.session import Session
 from moorline.net.session_rights import SessionRights
-from moorline.resolver.cluster_entries import ShardPlace
 from moorline.resolver.commands import ResolverBroker
 from moorline.wire.link import Welcome
 
@@ -33,9 +32,7 @@ OPEN_TO_ALL = Row("/", LOOPBACK, grants=EVERYTHING)
 class ResolverServer:
     """One resolver."""
 
-    def __init__(
-        self, settings: Resolver, world: World, *, is_new: bool, knows_shards: bool
-    ) -> None:
+    def __init__(self, settings: Resolver, world: World, *, is_new: bool) -> None:
         self.world = world
         self.principal = "anonymous"
         """Whom the next connection is taken for."""
@@ -44,7 +41,6 @@ class ResolverServer:
         self.refusals: list[tuple[str, str, str]] = []
         self.nodes: list[NodeRow] = []
         self.homes: dict[bytes, HomeRow] = {}
-        self.shards: list[ShardPlace] = []
         self.quotas = Quotas(QuotaTable(), lambda _: ())
         self.broker = ResolverBroker(
             settings,
@@ -53,7 +49,6 @@ class ResolverServer:
             world.table.rights,
             self.refused,
             is_new=is_new,
-            shards=self._shards if knows_shards else None,
         )
         handlers: Any = Guard(self).guarded(self.broker.declared())
         self._listeners = Listeners(
@@ -70,12 +65,11 @@ class ResolverServer:
         *rows: Row,
         is_new: bool = True,
         port: int = 0,
-        knows_shards: bool = True,
         **settings: Any,
     ) -> AsyncIterator["ResolverServer"]:
         world = await World.loaded(*(rows or (OPEN_TO_ALL,)))
-        wanted = {"ttl_ms": 2_000, "proof_timeout_ms": 500} | settings
-        server = cls(Resolver(**wanted), world, is_new=is_new, knows_shards=knows_shards)
+        wanted = {"ttl_ms": 2_000, "proof_timeout_ms": 10_000} | settings
+        server = cls(Resolver(**wanted), world, is_new=is_new)
         address = Address("tcp", "127.0.0.1", port)
         (found,) = await server._listeners.open(address, None, server._native)
         server.address = str(found)
@@ -142,9 +136,6 @@ class ResolverServer:
 
     async def _homes(self) -> dict[bytes, HomeRow]:
         return self.homes
-
-    def _shards(self) -> Iterable[ShardPlace]:
-        return self.shards
 
 
 def _welcome(version: int, keepalive_ms: int) -> Welcome:

@@ -7,15 +7,15 @@ from tests.resolver.server import ResolverServer
 
 from moorline.catalog.catalog import NodeRow
 from moorline.catalog.homes import HomeRow
-from moorline.client.resolver import Resolver
 from moorline.core.access.right import LIST, SUBSCRIBE
 from moorline.core.access.row import Row
-from moorline.resolver.cluster_entries import ShardPlace
 from moorline.wire.resolver import MatchPaths, PathsMatched
 
 NOW = datetime.now(UTC)
 ID = bytes(range(24))
-NODE = NodeRow("home-1", "node-1", ID, ["broker"], ["tcp://h:1", "tls://h:2"], None, "0", NOW, NOW)
+NODE = NodeRow(
+    "home-1", "node-1", ID, ["broker"], ["tcp://h:1", "tls://h:2"], None, "0", NOW, NOW, [3]
+)
 HOME = HomeRow(b"\1\2\3\4", "home-1", ID, "node-1", ["tcp://h:1"], True, False)
 
 
@@ -23,7 +23,6 @@ async def test_nodes_homes_and_shards_are_found_before_the_resolver_is_ready() -
     rows = (Row("/x", "nobody", grants=LIST), Row("/nodes", "@mallory", denies=LIST | SUBSCRIBE))
     async with ResolverServer.open(*rows, is_new=False) as server:
         server.nodes, server.homes = [NODE], {HOME.number: HOME}
-        server.shards = [ShardPlace("home-1", 3), ShardPlace("gone", 1)]
         await server.broker.cluster.look()
         reader = await server.caller()
         paths = ("/nodes/node-1", "/homes/01020304", "/shards/home-1/3")
@@ -45,20 +44,3 @@ async def test_nodes_homes_and_shards_are_found_before_the_resolver_is_ready() -
         server.nodes = []
         await server.broker.cluster.look()
         assert await codes(reader, *paths) == ["NOT_FOUND"] * 3
-
-
-async def test_a_resolver_without_topics_leaves_shards_to_those_who_know_them() -> None:
-    async with (
-        ResolverServer.open(knows_shards=False) as alone,
-        ResolverServer.open() as broker,
-    ):
-        for server in (alone, broker):
-            server.nodes, server.shards = [NODE], [ShardPlace("home-1", 3)]
-            await server.broker.cluster.look()
-        paths = ("/shards/home-1/3", "/nodes/node-1", "/nodes/none")
-        assert await codes(await alone.caller(), *paths) == ["NOT_READY", "", "NOT_FOUND"]
-        for _ in range(4):
-            # Whichever is asked first.
-            async with Resolver([alone.address, broker.address]) as resolver:
-                found = await resolver.resolve("/shards/home-1/3")
-                assert [one.principal for one in found.publishers] == ["$node/home-1"] * 2

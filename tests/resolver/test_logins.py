@@ -27,7 +27,7 @@ async def test_the_place_of_a_dial_does_not_tell_whether_a_port_is_open(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("moorline.resolver.claimed_address.RESOLVER_DIALS_MAX", 1)
-    async with ResolverServer.open() as server:
+    async with ResolverServer.open(proof_timeout_ms=2_000) as server:
         listener = await server.listener()
         scanner = WirePublisher(await server.caller(), listener)
         scan = asyncio.create_task(scanner.open(closed_address()))

@@ -181,7 +181,7 @@ async def test_t14_deny_beats_grant_and_deeper_beats_higher() -> None:
 
 @pytest.mark.slow
 async def test_t16_who_claims_anothers_address_fails_and_the_others_entries_stay() -> None:
-    async with ResolverServer.open() as server:
+    async with ResolverServer.open(proof_timeout_ms=2_000) as server:
         victim = await server.publisher("/a")
         reader = await server.caller()
         thief = WirePublisher(await server.caller(), await server.listener(), victim.instance)
@@ -232,7 +232,7 @@ async def test_an_address_that_nobody_could_reach_is_not_dialled(address: str) -
 
 @pytest.mark.slow
 async def test_all_failures_of_a_proof_say_the_same() -> None:
-    async with ResolverServer.open() as server:
+    async with ResolverServer.open(proof_timeout_ms=2_000) as server:
         listener = await server.listener()
         publisher = WirePublisher(await server.caller(), listener)
         texts = set()

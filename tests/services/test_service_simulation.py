@@ -362,6 +362,7 @@ def replay(seed: int) -> Simulation:
     return Simulation(seed).run()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "block", [0, 1, *(pytest.param(block, marks=pytest.mark.slow) for block in range(2, BLOCKS))]
 )

@@ -77,7 +77,7 @@ def lost_by(found: GroupDescribed) -> int:
 async def test_a_queue_of_three_is_told_of_all_that_it_did_not_acknowledge(tmp_path: Path) -> None:
     group = "$queue/g/a"
     with NodeProcess(tmp_path / "data", *DROPPING) as node:
-        moors = [await moorline.connect(node.address) for _ in range(3)]
+        moors = [await moorline.connect(node.address, reconnect=False) for _ in range(3)]
         readers = [Reader(await one.subscribe(group, window=4), acks=False) for one in moors]
         await described(moors[0], group, lambda found: len(found.members) == 3)
         await fill(moors[0], 0, 150)
@@ -107,13 +107,13 @@ async def test_what_went_while_nobody_was_there_is_told_after_a_restart(
 ) -> None:
     group = f"${mode}/g/a"
     with NodeProcess(tmp_path / "data", *DROPPING) as node:
-        moor = await moorline.connect(node.address)
+        moor = await moorline.connect(node.address, reconnect=False)
         reader = Reader(await moor.subscribe(group))
         await fill(moor, 0, 10)
         await until(lambda: len(reader.got) == 10)
         await described(moor, group, is_done)
         await moor.close()
-        moor = await moorline.connect(node.address)
+        moor = await moorline.connect(node.address, reconnect=False)
         await described(moor, group, lambda found: found.group.leader == "")
         # Whole generations come and go, and nobody leads the group.
         await fill(moor, 10, 100)
@@ -123,7 +123,7 @@ async def test_what_went_while_nobody_was_there_is_told_after_a_restart(
         await moor.close()
         node.stop() if end == "stop" else node.kill()
     with NodeProcess(tmp_path / "data", *DROPPING) as node:
-        moor = await moorline.connect(node.address)
+        moor = await moorline.connect(node.address, reconnect=False)
         reader = Reader(await moor.subscribe(group))
         found = await described(moor, group, is_done)
         await until(lambda: len(offsets(reader) | told([reader.subscription])) == 100)
@@ -132,7 +132,7 @@ async def test_what_went_while_nobody_was_there_is_told_after_a_restart(
         assert len(lost) == lost_by(found) >= 40
         await moor.close()
         # It was told once; the count stays, whoever leads.
-        moor = await moorline.connect(node.address)
+        moor = await moorline.connect(node.address, reconnect=False)
         found = await described(moor, group, lambda one: one.group.leader == "")
         assert lost_by(found) == len(lost)
         reader = Reader(await moor.subscribe(group))
@@ -145,10 +145,10 @@ async def test_what_went_while_nobody_was_there_is_told_after_a_restart(
 
 async def test_a_durable_session_is_told_what_went_while_it_was_away(tmp_path: Path) -> None:
     with NodeProcess(tmp_path / "data", *DROPPING) as node:
-        durable = await moorline.connect(node.address)
+        durable = await moorline.connect(node.address, reconnect=False)
         await durable.session("reader")
         reader = Reader(await durable.subscribe("a"), acks=False)
-        moor = await moorline.connect(node.address)
+        moor = await moorline.connect(node.address, reconnect=False)
         await fill(moor, 0, 10)
         await until(lambda: len(reader.got) == 10)
         for message in reader.got[::2]:
@@ -156,7 +156,7 @@ async def test_a_durable_session_is_told_what_went_while_it_was_away(tmp_path: P
         await durable.close()
         await fill(moor, 10, 100)
         await dropped_upto(moor, 50)
-        durable = await moorline.connect(node.address)
+        durable = await moorline.connect(node.address, reconnect=False)
         (resumed,) = await durable.session("reader")
         again = Reader(resumed)
         left = set(range(110)) - {0, 2, 4, 6, 8}
@@ -164,7 +164,7 @@ async def test_a_durable_session_is_told_what_went_while_it_was_away(tmp_path: P
         assert told([resumed]) == left - offsets(again)
         await durable.close()
         # And only once.
-        durable = await moorline.connect(node.address)
+        durable = await moorline.connect(node.address, reconnect=False)
         (resumed,) = await durable.session("reader")
         last = Reader(resumed)
         await fill(moor, 110, 1)
@@ -186,14 +186,14 @@ def spoil(data: Path, text: bytes) -> None:
 async def test_what_is_damaged_is_told_too(tmp_path: Path) -> None:
     data, groups = tmp_path / "data", ("$shared/g/a", "$queue/g/a")
     with NodeProcess(data, *FLAGS) as node:
-        async with moorline.connect(node.address) as moor:
+        async with moorline.connect(node.address, reconnect=False) as moor:
             await fill(moor, 0, 20)
             for group in groups:
                 await moor.group(group).create(start="beginning")
         node.stop()
     spoil(data, b"000004.")
     with NodeProcess(data, *FLAGS) as node:
-        async with moorline.connect(node.address) as moor:
+        async with moorline.connect(node.address, reconnect=False) as moor:
             for filter_text in ("a", *groups):
                 reader = Reader(await moor.subscribe(filter_text, start="beginning"))
                 await until(lambda: len(reader.got) == 19 and bool(reader.subscription.lost))  # noqa: B023
@@ -209,7 +209,7 @@ async def test_a_stream_with_very_many_holes_is_read_to_its_end(tmp_path: Path) 
     data, count = tmp_path / "data", 2 * FEED_LOSSES_MAX + 300
     flags = without(FLAGS, "streams.generation_bytes_max")
     with NodeProcess(data, *flags) as node:
-        async with moorline.connect(node.address) as moor:
+        async with moorline.connect(node.address, reconnect=False) as moor:
             await moor.publish_all([moorline.record("a", b"<%06d>" % one) for one in range(count)])
     (path,) = (data / "streams" / "000").glob("*.seg")
     damaged = bytearray(path.read_bytes())
@@ -217,7 +217,7 @@ async def test_a_stream_with_very_many_holes_is_read_to_its_end(tmp_path: Path) 
         damaged[damaged.index(b"<%06d>" % number)] ^= 1
     path.write_bytes(bytes(damaged))
     with NodeProcess(data, *flags) as node:
-        moor = await moorline.connect(node.address)
+        moor = await moorline.connect(node.address, reconnect=False)
         reader = Reader(await moor.subscribe("$shared/g/a", start="beginning"))
         alone = Reader(await moor.subscribe("a", start="beginning"))
         found = await described(moor, "$shared/g/a", is_done)

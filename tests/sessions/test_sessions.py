@@ -257,8 +257,8 @@ async def test_a_deleted_group_is_gone_from_sessions_and_catalog(
 async def test_everything_goes_on_after_the_node_was_killed(tmp_path: Path) -> None:
     flags = [*SMALL, "--node=n1"]
     with NodeProcess(tmp_path / "data", *flags) as node:
-        moor = await moorline.connect(node.address)
-        durable = await moorline.connect(node.address)
+        moor = await moorline.connect(node.address, reconnect=False)
+        durable = await moorline.connect(node.address, reconnect=False)
         await durable.session("reader")
         private = Reader(await durable.subscribe("a/#"), acks=False)
         shared = Reader(await durable.subscribe("$shared/g/a/#"), acks=False)
@@ -283,8 +283,8 @@ async def test_everything_goes_on_after_the_node_was_killed(tmp_path: Path) -> N
                 await asyncio.sleep(0.01)
         node.kill()
     with NodeProcess(tmp_path / "data", *flags) as node:
-        moor = await moorline.connect(node.address)
-        again = await moorline.connect(node.address)
+        moor = await moorline.connect(node.address, reconnect=False)
+        again = await moorline.connect(node.address, reconnect=False)
         resumed = {one.filter: Reader(one) for one in await again.session("reader")}
         for reader, filter_text in ((private, "a/#"), (shared, groups[0]), (queue, groups[1])):
             rest = {message.body for message in reader.got} - done[reader]
@@ -309,8 +309,8 @@ async def test_everything_goes_on_after_the_node_was_killed(tmp_path: Path) -> N
 async def test_a_clean_stop_of_the_node_keeps_every_acknowledgement(tmp_path: Path) -> None:
     flags = [*SMALL, "--node=n1"]
     with NodeProcess(tmp_path / "data", *flags) as node:
-        moor = await moorline.connect(node.address)
-        durable = await moorline.connect(node.address)
+        moor = await moorline.connect(node.address, reconnect=False)
+        durable = await moorline.connect(node.address, reconnect=False)
         await durable.session("reader")
         readers = [
             Reader(await durable.subscribe(filter_text))
@@ -324,8 +324,8 @@ async def test_a_clean_stop_of_the_node_keeps_every_acknowledgement(tmp_path: Pa
         await until(lambda: all(reader.ended for reader in readers))
         assert mistakes(node) == []
     with NodeProcess(tmp_path / "data", *flags) as node:
-        moor = await moorline.connect(node.address)
-        durable = await moorline.connect(node.address)
+        moor = await moorline.connect(node.address, reconnect=False)
+        durable = await moorline.connect(node.address, reconnect=False)
         resumed = [Reader(one) for one in await durable.session("reader")]
         await publish_all(moor, "a", numbered(10, first=100))
         for reader in resumed:

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.drawing import examples
 
 from moorline.core.frames.frame import (
     KEYED,
@@ -163,7 +164,7 @@ def test_every_size_of_blocks_gives_the_same(
     assert table(folder).equals(whole)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(edges=st.tuples(st.integers(0, COUNT), st.integers(0, COUNT)))
 def test_every_range_gives_just_that(folder: Path, edges: tuple[int, int]) -> None:
     first, upto = sorted(edges)
@@ -181,7 +182,7 @@ def test_a_leading_wildcard_does_not_take_a_dollar(folder: Path) -> None:
     assert table(folder, filters=("$dead/#",), schema=offsets)["offset"].to_pylist() == dead
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(where=st.floats(0, 1, exclude_max=True), flip=st.integers(1, 255))
 def test_a_changed_byte_costs_at_most_the_frames_it_is_in(
     folder: Path, where: float, flip: int

@@ -13,6 +13,7 @@ def test_a_session_and_a_source_are_made_without_links_and_numbers(module: str) 
     assert loaded_by(module, *unwanted) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", ["moorline.client.moor", "moorline.spark.topic_reader"])
 def test_who_opens_links_does_not_load_the_settings_of_a_node(module: str) -> None:
     unwanted = ("moorline.config.settings", "moorline.config.access", "moorline.config.records")

@@ -128,7 +128,7 @@ async def test_a_row_that_cannot_be_published_refuses_its_stage(
 async def test_a_stage_ends_with_its_session(node: NodeProcess, query: str) -> None:
     folder = node.data / "staging" / "stages"
     before = set(folder.iterdir())
-    async with moorline.connect(node.address) as moor:
+    async with moorline.connect(node.address, reconnect=False) as moor:
         await moor._caller.call(lambda n: OpenStage(n, query, 0, 0, 0), StageOpened)
         await until(lambda: set(folder.iterdir()) != before)
     await until(lambda: set(folder.iterdir()) == before)
@@ -138,6 +138,6 @@ async def test_a_stage_is_written_by_the_session_that_opened_it(
     node: NodeProcess, moor: Moor, query: str
 ) -> None:
     opened = await moor._caller.call(lambda n: OpenStage(n, query, 0, 0, 0), StageOpened)
-    async with moorline.connect(node.address) as other:
+    async with moorline.connect(node.address, reconnect=False) as other:
         with pytest.raises(NotFound):
             await other._caller.call(lambda n: StageRows(n, opened.stage, b"\x90"), RowsStaged)

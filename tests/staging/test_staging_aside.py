@@ -107,7 +107,7 @@ async def test_a_kill_at_every_point_puts_no_row_aside_twice_and_loses_none(
 ) -> None:
     flags = ("--set=streams.shards=4",)
     with KilledNode(tmp_path / "data", point, *flags) as node:
-        async with moorline.connect(node.address) as moor:
+        async with moorline.connect(node.address, reconnect=False) as moor:
             ids = await queues_of(moor, QUEUES_MADE)
             expected = queue_contents(ids)
             stages = await queue_stages(moor, "q", ids)
@@ -117,7 +117,7 @@ async def test_a_kill_at_every_point_puts_no_row_aside_twice_and_loses_none(
                 await committed(moor, "q", 0, stages, "aside")
         assert was_killed(node)
     with KilledNode(tmp_path / "data", "never", *flags) as node:
-        async with moorline.connect(node.address) as moor:
+        async with moorline.connect(node.address, reconnect=False) as moor:
             await committed(moor, "q", 0, stages, "aside")
             for kept in (0, 2):
                 assert await waiting_in(moor, ids[kept]) == expected[ids[kept]]

@@ -54,7 +54,7 @@ async def test_topics_after_a_kill_at_every_point(
     partitions = keyed_rows("t")
     flags = ("--set=streams.shards=4",)
     with KilledNode(tmp_path / "data", point, *flags) as node:
-        async with moorline.connect(node.address) as moor:
+        async with moorline.connect(node.address, reconnect=False) as moor:
             stages = [
                 await staged(moor, "q", 3, partition, chunks)
                 for partition, chunks in enumerate(partitions)
@@ -63,7 +63,7 @@ async def test_topics_after_a_kill_at_every_point(
                 await committed(moor, "q", 3, stages)
         assert was_killed(node)
     with KilledNode(tmp_path / "data", "never", *flags) as node:
-        async with moorline.connect(node.address) as moor:
+        async with moorline.connect(node.address, reconnect=False) as moor:
             answer = await committed(moor, "q", 3, stages)
             assert answer.already is is_decided
             assert by_key(await published(moor, "t")) == expected(partitions)
@@ -76,7 +76,7 @@ async def test_a_commit_that_is_killed_twice_goes_on_by_itself(tmp_path: Path) -
     partitions = keyed_rows("t")
     data = tmp_path / "data"
     with KilledNode(data, "after:append:3", *SMALL) as node:
-        async with moorline.connect(node.address) as moor:
+        async with moorline.connect(node.address, reconnect=False) as moor:
             stages = [
                 await staged(moor, "q", 0, partition, chunks)
                 for partition, chunks in enumerate(partitions)
@@ -86,7 +86,7 @@ async def test_a_commit_that_is_killed_twice_goes_on_by_itself(tmp_path: Path) -
         assert was_killed(node)
     with KilledNode(data, "never", *SMALL) as node:
         # No driver comes back: the start alone publishes the rest.
-        async with moorline.connect(node.address) as moor:
+        async with moorline.connect(node.address, reconnect=False) as moor:
             while sum(dict(await moor.topics("t")).values()) < ROWS:
                 await asyncio.sleep(0.01)
             await until(lambda: not list((data / "staging" / "stages").iterdir()))
@@ -116,7 +116,7 @@ async def test_another_number_of_shards_waits_for_a_commit_that_was_cut_short(
     """With the new number at once, rows behind the last note would be published a second time."""
     partitions, data = keyed_rows("t"), tmp_path / "data"
     with KilledNode(data, point, "--set=streams.shards=4") as node:
-        async with moorline.connect(node.address) as moor:
+        async with moorline.connect(node.address, reconnect=False) as moor:
             stages = [
                 await staged(moor, "q", 3, partition, chunks)
                 for partition, chunks in enumerate(partitions)
@@ -126,14 +126,14 @@ async def test_another_number_of_shards_waits_for_a_commit_that_was_cut_short(
         assert was_killed(node)
     waits = "streams.shards takes effect at the first start behind the end of a commit"
     with KilledNode(data, "never", f"--set=streams.shards={shards}") as node:
-        async with moorline.connect(node.address) as moor:
+        async with moorline.connect(node.address, reconnect=False) as moor:
             assert await shards_in_use(moor) == 4
             assert (await committed(moor, "q", 3, stages)).already
             assert by_key(await published(moor, "t")) == expected(partitions)
         assert node.errors.count(waits) == 1
         assert f"set={shards}  now=4" in node.errors
     with KilledNode(data, "never", f"--set=streams.shards={shards}") as node:
-        async with moorline.connect(node.address) as moor:
+        async with moorline.connect(node.address, reconnect=False) as moor:
             assert await shards_in_use(moor) == shards
             # Published as a start of its own and in other shards: still each once, and in order.
             following = await staged(moor, "q", 4, 0, [[Record("t", b"next", b"key")]])
@@ -150,7 +150,7 @@ async def test_another_number_of_shards_counts_at_once_where_no_commit_is_decide
 ) -> None:
     partitions, data = keyed_rows("t"), tmp_path / "data"
     with KilledNode(data, "before:decide:1", "--set=streams.shards=4") as node:
-        async with moorline.connect(node.address) as moor:
+        async with moorline.connect(node.address, reconnect=False) as moor:
             stages = [
                 await staged(moor, "q", 3, partition, chunks)
                 for partition, chunks in enumerate(partitions)
@@ -159,14 +159,14 @@ async def test_another_number_of_shards_counts_at_once_where_no_commit_is_decide
                 await committed(moor, "q", 3, stages)
         assert was_killed(node)
     with KilledNode(data, "after:write:2", "--set=streams.shards=3") as node:
-        async with moorline.connect(node.address) as moor:
+        async with moorline.connect(node.address, reconnect=False) as moor:
             assert await shards_in_use(moor) == 3
             with pytest.raises(ConnectionLost):
                 await committed(moor, "q", 3, stages)
         assert was_killed(node)
     # Staged for four shards, published in three up to the crash: so three it is, until all are out.
     with KilledNode(data, "never", "--set=streams.shards=4") as node:
-        async with moorline.connect(node.address) as moor:
+        async with moorline.connect(node.address, reconnect=False) as moor:
             assert await shards_in_use(moor) == 3
             assert (await committed(moor, "q", 3, stages)).already
             assert by_key(await published(moor, "t")) == expected(partitions)

@@ -73,13 +73,13 @@ async def test_a_queue_that_is_gone_refuses_the_commit(moor: Moor, query: str) -
 async def test_queues_after_a_kill_at_every_point(tmp_path: Path, point: str) -> None:
     flags = ("--set=streams.shards=4",)
     with KilledNode(tmp_path / "data", point, *flags) as node:
-        async with moorline.connect(node.address) as moor:
+        async with moorline.connect(node.address, reconnect=False) as moor:
             ids = await queues_of(moor, QUEUES_MADE)
             stages = await queue_stages(moor, "q", ids)
             with pytest.raises(ConnectionLost):
                 await committed(moor, "q", 0, stages)
         assert was_killed(node)
     with KilledNode(tmp_path / "data", "never", *flags) as node:
-        async with moorline.connect(node.address) as moor:
+        async with moorline.connect(node.address, reconnect=False) as moor:
             await committed(moor, "q", 0, stages)
             assert {one: await waiting_in(moor, one) for one in ids} == queue_contents(ids)

@@ -39,7 +39,7 @@ async def connect(node: NodeProcess) -> AsyncIterator[Connect]:
     opened: list[Moor] = []
 
     async def one() -> Moor:
-        moor = await moorline.connect(node.address)
+        moor = await moorline.connect(node.address, reconnect=False)
         opened.append(moor)
         return moor
 

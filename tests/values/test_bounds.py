@@ -13,6 +13,7 @@ from moorline.limits import CALLS_IN_FLIGHT_MAX, WRITES_AHEAD_MAX
 WRITES = CALLS_IN_FLIGHT_MAX + 500
 
 
+@pytest.mark.slow
 async def test_a_flood_of_writes_is_held_back(values: Values) -> None:
     publisher = await values.publisher()
     go_on = asyncio.Event()
@@ -22,7 +23,7 @@ async def test_a_flood_of_writes_is_held_back(values: Values) -> None:
 
     publisher.publish("/w", 0, writer=wrote)
     await publisher.replicated(10)
-    subscriber = await values.subscriber()
+    subscriber = await values.subscriber(dead_ms=60_000)
     subscription = await subscriber.subscribe("/w")
     writes = [asyncio.create_task(subscription.write(number)) for number in range(WRITES)]
 

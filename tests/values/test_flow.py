@@ -256,6 +256,7 @@ async def test_what_is_no_value_or_path_is_refused_and_nothing_else_is_lost(valu
     assert (good.value, bad.value) == (2, 0)
 
 
+@pytest.mark.slow
 async def test_a_batch_of_many_and_of_long_values_comes_whole(values: Values) -> None:
     """Beyond the bounds of a message and of a frame."""
     publisher = await values.publisher()

@@ -1,6 +1,7 @@
 """Publishers and their resolvers: restarts, losses, absence, refusals and the end."""
 
 import asyncio
+import sys
 from contextlib import AsyncExitStack
 
 import pytest
@@ -71,6 +72,38 @@ async def test_a_resolver_that_lost_some_gets_just_those_back(values: Values) ->
         assert set(await codes(caller, *lost)) == {"NOT_FOUND"}
         await until(lambda: len(registration.entries) == 2_000, "they are back")
         assert set(await codes(caller, *lost)) == {""}
+
+
+async def test_what_is_published_while_a_resolver_is_compared_with_arrives_too(
+    values: Values,
+) -> None:
+    """A comparison hashes everything in a thread, and publishing goes on meanwhile."""
+    async with ResolverServer.open(ttl_ms=600) as server:
+        publisher = await values.publisher(server.address)
+        await publisher.current(10)
+        publisher.publish_all((f"/p/{number}", number) for number in range(60_000))
+        await publisher.current(60)
+        (registration,) = server.broker.registry
+        server.broker.registry.close(registration)
+        (member,) = publisher.judges()
+        count = 0
+        # The next heartbeat finds that it is not known any more; what it has is compared behind that.
+        async with asyncio.timeout(60):
+            while member.state != "comparing":
+                await asyncio.sleep(0)
+        interval_s = sys.getswitchinterval()
+        sys.setswitchinterval(1e-6)
+        try:
+            while member.state == "comparing" and count < 5_000:
+                publisher.publish(f"/late/{count}", count)
+                count += 1
+                await asyncio.sleep(0)
+        finally:
+            sys.setswitchinterval(interval_s)
+        await publisher.current(60)
+        assert count, "nothing was published meanwhile"
+        (registration,) = server.broker.registry
+        assert len(registration.entries) == 60_000 + count
 
 
 async def test_t35_a_resolver_that_is_away_fails_nothing(

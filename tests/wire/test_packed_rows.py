@@ -85,6 +85,7 @@ def test_no_rows_are_fine() -> None:
     assert rows.count == 0
 
 
+@pytest.mark.slow
 def test_bytes_that_are_changed_are_refused_or_sound() -> None:
     """Whatever a client sends: it is refused, or the frames are those that the numbers speak of."""
     chance = random.Random(5)

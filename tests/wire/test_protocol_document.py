@@ -8,9 +8,13 @@ from moorline.wire.frame import LENGTH, frame
 from moorline.wire.link import Hello, Welcome
 from moorline.wire.message import Message
 from moorline.wire.protocol import HeardByClient, HeardByNode, client_decoder, node_decoder
+from moorline.wire.value import HeardByPublisher, HeardBySubscriber
 
 PAGE = (Path(__file__).parents[2] / "docs/protocols/native.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| (\d+) \| `(\w+)` \| (node|client|both) \| ([^|]*) \|", re.MULTILINE)
+VALUE_ROW = re.compile(
+    r"^\| (\d+) \| `(\w+)` \| (publisher|subscriber) \| ([^|]*) \|", re.MULTILINE
+)
 DUMP_LINE = re.compile(r"^[0-9a-f]{8}  ([0-9a-f ]+?) +\|", re.MULTILINE)
 
 
@@ -40,6 +44,22 @@ def test_every_message_has_its_row_and_every_row_its_message() -> None:
     ]
     kinds = {*get_args(HeardByNode), *get_args(HeardByClient)}
     assert rows == sorted(described(kind) for kind in kinds)
+
+
+def test_every_message_of_publishers_and_subscribers_has_its_row() -> None:
+    rows = [
+        (int(tag), name, end, re.findall(r"`(\w+)`", fields))
+        for tag, name, end, fields in VALUE_ROW.findall(PAGE)
+    ]
+    shared = {*get_args(HeardByNode), *get_args(HeardByClient)}
+    ends = {"publisher": HeardByPublisher, "subscriber": HeardBySubscriber}
+    kinds = [
+        (kind.__struct_config__.tag, kind.__name__, end, list(kind.__struct_fields__))
+        for end, heard in ends.items()
+        for kind in get_args(heard)
+        if kind not in shared
+    ]
+    assert rows == sorted(kinds)
 
 
 def test_no_tag_has_two_messages() -> None:

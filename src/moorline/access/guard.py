@@ -150,7 +150,7 @@ def needs_somewhere(right: int, apart: frozenset[str], handler: Handler) -> Decl
     path by path."""
 
     def check(rights: SessionRights, _: Any) -> Refusal | None:
-        return None if rights.somewhere(right, apart) else _refusal(rights, right, "/")
+        return None if rights.somewhere(right, "/", apart) else _refusal(rights, right, "/")
 
     return Declared(handler, check, right, "/")
 
@@ -237,6 +237,12 @@ def demand_everything(rights: SessionRights, right: int, subtree: str) -> None:
     """The same for `needs_everything`: behind a wait, in which the right may have been taken away."""
     if not rights.everywhere(subtree) & right:
         _refuse(rights, right, subtree)
+
+
+def demand_somewhere(rights: SessionRights, right: int, below: str) -> None:
+    """The right at some path at or below one: for what begins before it is known which path is meant."""
+    if not rights.somewhere(right, below):
+        _refuse(rights, right, below)
 
 
 def demand_unless_denied(

@@ -98,11 +98,12 @@ class Rights:
         self._table.learn(granted, set(names))
         return None
 
-    def somewhere(self, right: int, apart: frozenset[str]) -> bool:
-        """Whether any path has the right, but for those first levels; not kept, since it is asked rarely."""
+    def somewhere(self, right: int, below: str, apart: frozenset[str] = frozenset()) -> bool:
+        """Whether any path at or below one has the right, but for those first levels; not kept, since it is
+        asked rarely."""
         if self.is_node:
             return True
-        return self.is_known and self._table.reaches(self.subjects, right, apart)
+        return self.is_known and self._table.reaches(self.subjects, right, below, apart)
 
     def denied(self, right: int, path: str) -> bool:
         """Whether a row takes away what one has without any, by knowing what is at the path."""

@@ -251,8 +251,8 @@ class RightsTable:
     def denies(self, subjects: Subjects, right: int, path: str) -> bool:
         return self._contents.grants.denies(subjects, right, path)
 
-    def reaches(self, subjects: Subjects, right: int, apart: frozenset[str]) -> bool:
-        return self._contents.grants.reaches(subjects, right, apart)
+    def reaches(self, subjects: Subjects, right: int, below: str, apart: frozenset[str]) -> bool:
+        return self._contents.grants.reaches(subjects, right, below, apart)
 
     def denies_within(self, subjects: Subjects, right: int, path: str) -> bool:
         return self._contents.grants.denies_within(subjects, right, path)

@@ -54,6 +54,8 @@ class NodeRow(msgspec.Struct, frozen=True):
     version: str
     started_at: datetime
     seen_at: datetime
+    shards: list[int] = msgspec.field(default_factory=list)
+    """The numbers of those that it serves."""
 
 
 class Catalog:
@@ -154,6 +156,15 @@ class Catalog:
             raise unreachable(self._dsn, error) from error
 
 
+class _Connection(asyncpg.Connection):  # type: ignore[misc]  # asyncpg has no types
+    """One that is given back as it is: what a statement of the catalog sets or locks, it sets and locks for
+    its transaction. A reset is a round trip behind each of them, and places of readers are stored often.
+    """
+
+    def get_reset_query(self) -> str:
+        return ""
+
+
 async def _connect(dsn: str) -> asyncpg.Pool:
     try:
         # asyncpg's own timeout counts for each address of a host; this one for all of them.
@@ -162,6 +173,7 @@ async def _connect(dsn: str) -> asyncpg.Pool:
                 dsn,
                 min_size=1,
                 max_size=CATALOG_CONNECTIONS_MAX,
+                connection_class=_Connection,
                 timeout=CATALOG_CONNECT_MS_MAX / 1000,
                 command_timeout=CATALOG_COMMAND_MS_MAX / 1000,
                 server_settings={

@@ -110,10 +110,16 @@ class Identities:
         )
 
     async def register(
-        self, *, roles: Sequence[str], addresses: Sequence[str], http: str | None, version: str
+        self,
+        *,
+        roles: Sequence[str],
+        addresses: Sequence[str],
+        http: str | None,
+        version: str,
+        shards: Sequence[int] = (),
     ) -> bool:
         """Says that the node serves from now on; False if another process has the identity."""
-        given = (list(roles), list(addresses), http, version)
+        given = (list(roles), list(addresses), http, version, list(shards))
         return bool(await self._catalog.fetchval(REGISTER, *self._us, *given))
 
     async def renew(

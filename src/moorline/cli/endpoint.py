@@ -94,6 +94,8 @@ class Endpoint(msgspec.Struct, frozen=True):
         proof = self.proof()
         return connect(
             self.address,
+            # A command that cannot go on says so, and whoever gave it decides.
+            reconnect=False,
             ca=self.ca,
             certificate=self.certificate,
             key=self.key,

@@ -29,6 +29,7 @@ COMMON_FLAGS = (
     "roles",
     "listen",
     "http",
+    "mqtt",
     "catalog",
     "log_format",
     "log_level",
@@ -36,6 +37,9 @@ COMMON_FLAGS = (
     "tls_key",
     "tls_client_ca",
 )
+
+REPEATED = frozenset({"listen", "mqtt"})
+"""Those of them that may be given several times."""
 """Settings with a flag of their own; any other is reached by --set."""
 
 P = ParamSpec("P")
@@ -68,10 +72,10 @@ def _options() -> list[inspect.Parameter]:
     keys = keys_of(Config)
     options = [_option("config_file", Path, "--config", "The configuration file.", "FILE")]
     for name in COMMON_FLAGS:
-        kind = list[str] if name == "listen" else str
+        kind = list[str] if name in REPEATED else str
         metavar = "A,B" if name == "roles" else "TEXT"
         flag = "--" + name.replace("_", "-")
-        again = " Repeatable." if name == "listen" else ""
+        again = " Repeatable." if name in REPEATED else ""
         options.append(_option(name, kind, flag, keys[name].help + again, metavar))
     help_text = "Any setting, as in --set keepalive_ms=5_000. Repeatable."
     options.append(_option("assignments", list[str], "--set", help_text, "KEY=VALUE"))

@@ -37,6 +37,7 @@ NOUNS = {
     "service": "service",
     "topic": "topic",
     "group": "group",
+    "client": "client",
     "journal": "journal",
     "pipeline": "pipeline",
     "clock": "clock",

@@ -13,6 +13,7 @@ from moorline.cli import output
 from moorline.cli import pipeline_tables as tables
 from moorline.cli.endpoint import Endpoint, with_node
 from moorline.cli.installed import need_spark
+from moorline.cli.pipeline_materialize import materialize
 from moorline.cli.pipeline_sets import audit, diff
 from moorline.cli.spark_run import (
     AsJson,
@@ -29,7 +30,7 @@ from moorline.limits import ARCHIVE_BATCH_MESSAGES
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Archive, verify, replay, audit and compare, or run your own flows: jobs on Spark.",
+    help="Archive, verify, replay, keep tables, audit and compare, or run your own flows.",
     epilog="Example: moor pipeline archive ./archive && moor pipeline verify ./archive",
 )
 
@@ -251,6 +252,9 @@ def replay(
     output.emit(as_json, done, lambda: tables.show_replayed(done))
 
 
+app.command(epilog="Example: moor pipeline materialize experiments ./experiments --continuously")(
+    with_node(materialize)
+)
 app.command(
     epilog="Example: moor pipeline audit --data ./moorline-data --client billing=billing.sqlite"
 )(audit)

@@ -9,6 +9,7 @@ import typer
 from moorline.cli import output
 from moorline.cli.asking import AsJson
 from moorline.cli.endpoint import Endpoint, with_node
+from moorline.cli.named_errors import naming_errors
 from moorline.core.access.right import letters_of
 from moorline.core.directory.glob import is_glob
 from moorline.core.directory.path import DEFAULT, WRITABLE
@@ -34,6 +35,7 @@ def opened(endpoint: Endpoint) -> "Resolver":
 
 
 @with_node
+@naming_errors
 def resolve(
     endpoint: Endpoint,
     paths: Annotated[list[str], typer.Argument(show_default=False, help="Paths to look up.")],
@@ -100,6 +102,7 @@ def _flags(bits: int) -> str:
 
 
 @with_node
+@naming_errors
 def ls(
     endpoint: Endpoint,
     glob: Annotated[

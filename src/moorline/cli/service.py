@@ -162,7 +162,7 @@ def verify(
     from moorline.client.service_operator import Reconciler, copied
 
     async def work(callers: QueueCallers) -> None:
-        caller = callers.first
+        caller = callers.here
         found = await _describe(caller, service)
         parts = await _parts(caller, service)
         rows = verdict.of_node(found)
@@ -222,7 +222,7 @@ def repair(
     from moorline.client.service_operator import Reconciler, copied
 
     async def work(callers: QueueCallers) -> None:
-        caller = callers.first
+        caller = callers.here
         # The node need not know the service for this: it is made anew where it is gone.
         is_own = _is_own(endpoint, service) and len(service) >= FINGERPRINT_SHORT
         found = None if is_own else await _describe(caller, service)
@@ -346,7 +346,7 @@ def _switch(endpoint: Endpoint, service: str, as_json: bool, *, is_disabled: boo
 
 def _run(endpoint: Endpoint, work: Callable[[Caller], Coroutine[Any, Any, None]]) -> None:
     async def at_one(callers: QueueCallers) -> None:
-        await work(callers.first)
+        await work(callers.here)
 
     _run_at_all(endpoint, at_one)
 

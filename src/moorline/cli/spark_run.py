@@ -35,7 +35,8 @@ PANEL = "Spark"
 EXIT_INTERRUPTED = 130
 """As cli.main says it, for an end that no exception leads to."""
 
-_EVERY = re.compile(r"\d{1,6} (millisecond|second|minute|hour|day)s?")
+_EVERY = re.compile(r"(\d{1,6}) (millisecond|second|minute|hour|day)s?")
+_SECONDS = {"millisecond": 0.001, "second": 1.0, "minute": 60.0, "hour": 3_600.0, "day": 86_400.0}
 
 MASTER = typer.Option(
     "--master",
@@ -265,6 +266,13 @@ def check_every(text: str) -> None:
     """Refuses what Spark would not take as the time between batches, before there is a Spark."""
     if not _EVERY.fullmatch(text.strip()):
         raise ConfigError(f"--every {text!r}: accepted: a time as '30 seconds' or '5 minutes'")
+
+
+def seconds_of(text: str) -> float:
+    """Of what `check_every` took; never 0."""
+    found = _EVERY.fullmatch(text.strip())
+    assert found is not None, "it was checked"
+    return max(0.001, int(found[1]) * _SECONDS[found[2]])
 
 
 def time_us(text: str, option: str, default: int) -> int:

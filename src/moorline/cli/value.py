@@ -13,6 +13,7 @@ import typer
 from moorline.cli import output
 from moorline.cli.asking import AsJson
 from moorline.cli.endpoint import Endpoint, with_node
+from moorline.cli.named_errors import naming_errors
 from moorline.core.directory.path import check_path
 from moorline.errors import BadValue, CallFailed, ConfigError, Denied, MoorlineError, Unreachable
 
@@ -57,6 +58,7 @@ ForS = Annotated[
     "--keytab me.keytab --publisher-keytab me.keytab --publisher-service publisher/host@REALM"
 )
 @with_node
+@naming_errors
 def publish(
     endpoint: Endpoint,
     path: PathText,
@@ -168,6 +170,7 @@ async def _publish_lines(publisher: "Publisher", value: "PublishedValue", *, tex
 
 @app.command(epilog="Example: moor value get /oslo/temperature /oslo/wind --json")
 @with_node
+@naming_errors
 def get(
     endpoint: Endpoint, paths: PathTexts, timeout_s: TimeoutS = 15.0, as_json: AsJson = False
 ) -> None:
@@ -186,6 +189,7 @@ def get(
 
 @app.command(epilog="Example: moor value watch /oslo/temperature --json")
 @with_node
+@naming_errors
 def watch(
     endpoint: Endpoint,
     paths: PathTexts,
@@ -230,6 +234,7 @@ def watch(
 
 @app.command(epilog="Example: moor value write /oslo/heating true --receipt")
 @with_node
+@naming_errors
 def write(
     endpoint: Endpoint,
     path: PathText,

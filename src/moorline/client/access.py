@@ -10,7 +10,7 @@ A call that changes something and raises a `CallFailed` has changed nothing, and
 
 from functools import partial
 
-from moorline.net.caller import Caller
+from moorline.net.caller import Calls
 from moorline.wire import access as wire
 from moorline.wire.audit import AuditRead, ReadAudit
 from moorline.wire.queue import Done
@@ -19,7 +19,7 @@ from moorline.wire.queue import Done
 class Access:
     """The rights of a cluster. Most of it needs the right `g`, at the path or at /admin/users."""
 
-    def __init__(self, caller: Caller) -> None:
+    def __init__(self, caller: Calls) -> None:
         self._caller = caller
 
     async def who_am_i(self) -> wire.Identified:

@@ -8,6 +8,7 @@ from collections.abc import Generator, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
+from typing import NamedTuple
 
 from moorline.client.credentials import (
     ClientIdentity,
@@ -16,8 +17,12 @@ from moorline.client.credentials import (
     PrivateCredentials,
     prepared,
 )
+from moorline.client.deadline import check_deadline
+from moorline.client.events import Told
 from moorline.client.moor import Moor
+from moorline.client.publishing import Publishing
 from moorline.client.queue_homes import QueueCallers
+from moorline.client.staying import StayingLink
 from moorline.config.addresses import (
     DEFAULT_ADDRESS,
     Address,
@@ -26,6 +31,8 @@ from moorline.config.addresses import (
 )
 from moorline.errors import ConfigError, Elsewhere, MoorlineError
 from moorline.limits import (
+    CLIENT_DEADLINE_S,
+    CLIENT_PLACES_MAX,
     HELLO_TIMEOUT_MS,
     KEEPALIVE_MS,
 )
@@ -33,26 +40,37 @@ from moorline.net.caller import Caller, open_caller
 from moorline.version import SOFTWARE
 
 
+class Stays(NamedTuple):
+    """What a client that stays is told."""
+
+    deadline_s: float | None
+    publishes_elsewhere: bool
+
+
 class Connecting:
     """What `connect` returns: `await` it for a `Moor`, or use it in `async with`."""
 
     def __init__(
         self,
-        address: Address | str,
+        addresses: Sequence[Address | str],
         *,
+        stays: Stays | None,
         timeout_ms: int,
         ca: Path | None,
         certificate: Path | None,
         key: Path | None,
         proof: ClientProof,
     ) -> None:
-        self._address = address
+        self._addresses = addresses
+        self._stays = stays
         self._timeout_ms = timeout_ms
         self._proof = proof
         self._ca, self._certificate, self._key = ca, certificate, key
         self._moor: Moor | None = None
 
     async def _connect(self) -> Moor:
+        if self._stays is not None:
+            return await self._connect_to_stay(self._stays)
         caller, address = await self._dial()
         open_home = partial(self._open_home, address)
         return Moor(caller, address, dial=self._dial, open_home=open_home)
@@ -62,11 +80,40 @@ class Connecting:
         caller, address = await self._dial()
         return QueueCallers(caller, partial(self._open_home, address))
 
+    async def _connect_to_stay(self, stays: Stays) -> Moor:
+        told = Told()
+        dials = [partial(self._dial_one, one) for one in self._addresses]
+        link = StayingLink(dials, told=told, deadline_s=stays.deadline_s)
+        await link.begin()
+        assert link.address is not None, "a link that is up leads somewhere"
+        publishing = None
+        if not stays.publishes_elsewhere:
+            publishing = Publishing(link, dials, stays.deadline_s)
+        return Moor(
+            link,
+            link.address,
+            dial=self._dial,
+            open_home=partial(self._open_home, link.address),
+            told=told,
+            publishing=publishing,
+            deadline_s=stays.deadline_s,
+        )
+
     async def _dial(self) -> tuple[Caller, Address]:
         """A connection, and where it leads to. What lasts longer than one of them dials again."""
-        if isinstance(self._address, str):
-            return await self._found(self._address)
-        return await self._opened(self._address), self._address
+        failed: MoorlineError | None = None
+        for one in self._addresses:
+            try:
+                return await self._dial_one(one)
+            except MoorlineError as error:
+                failed = error
+        assert failed is not None, "no address at all"
+        raise failed
+
+    async def _dial_one(self, address: Address | str) -> tuple[Caller, Address]:
+        if isinstance(address, str):
+            return await self._found(address)
+        return await self._opened(address), address
 
     async def _opened(self, address: Address) -> Caller:
         credentials = await prepared(self._proof, address)
@@ -86,10 +133,13 @@ class Connecting:
 
     async def _open_home(self, first: Address, told: Elsewhere) -> Caller:
         """Where a redirect leads, if to somebody who is known: docs/decisions/0102."""
-        if isinstance(self._address, str):
-            # The resolvers say where the home is; the addresses of the redirect are not looked at.
-            return (await self._found(self._address, told.home))[0]
+        for resolvers in self._addresses:
+            if isinstance(resolvers, str):
+                # The resolvers say where the home is; the addresses of the redirect are not looked at.
+                return (await self._found(resolvers, told.home))[0]
         known = known_addresses(first, told.addresses)
+        # Whom the program names is known to it; the node there must be the home that was meant.
+        known += [one for one in self._addresses if isinstance(one, Address) and one not in known]
         if not known:
             raise told
         failed: MoorlineError = told
@@ -153,8 +203,11 @@ def known_addresses(first: Address, told: Sequence[str]) -> list[Address]:
 
 
 def connect(
-    address: str = DEFAULT_ADDRESS,
+    addresses: str | Sequence[str] = DEFAULT_ADDRESS,
     *,
+    reconnect: bool = True,
+    deadline_s: float | None = CLIENT_DEADLINE_S,
+    publish_elsewhere: bool = False,
     timeout_ms: int = HELLO_TIMEOUT_MS,
     ca: Path | None = None,
     certificate: Path | None = None,
@@ -165,25 +218,39 @@ def connect(
     credentials: PrivateCredentials | KerberosCredentials | None = None,
 ) -> Connecting:
     """Connects to a node: `tcp://HOST:PORT`, or `tls://HOST:PORT` with a CA and a certificate. With a list of
-    resolvers, `moor://HOST,HOST` or `moors://HOST,HOST` for TLS, to some node that they know as a broker.
+    resolvers, `moor://HOST,HOST` or `moors://HOST,HOST` for TLS, to some node that they know as a broker. Of
+    several addresses, to the first that answers.
+
+    The client stays: when its connection is lost it connects again, to whichever of them is there, and what
+    was subscribed goes on; `Moor.events` tells. A call may take `deadline_s`, time without a node included.
+    What is published goes to the home of the first publish, unless it may go wherever the client is:
+    `publish_elsewhere`. With `reconnect=False` it has one connection, and ends with it.
 
     Who we are is said by `user` with a `password_file`, by a `token_file`, or by `credentials` that hold the
     secret themselves; else by the certificate. Passwords and tokens go over TLS or to this machine only.
     `KerberosCredentials` name a ticket cache or a keytab, and encrypt the connection by themselves.
     """
-    parsed: Address | str = address
-    try:
-        if address.startswith(("moor://", "moors://")):
-            resolver_addresses(address)
-        else:
-            parsed = listen_address(address)
-    except ValueError as error:
-        raise ConfigError(f"{address!r} is not the address of a node: {error}") from error
+    check_deadline(deadline_s)
+    texts = [addresses] if isinstance(addresses, str) else list(addresses)
+    if not 1 <= len(texts) <= CLIENT_PLACES_MAX:
+        raise ConfigError(f"a client has 1 to {CLIENT_PLACES_MAX} addresses, not {len(texts)}")
     return Connecting(
-        parsed,
+        [_parsed(text) for text in texts],
+        stays=Stays(deadline_s, publish_elsewhere) if reconnect else None,
         timeout_ms=timeout_ms,
         ca=ca,
         certificate=certificate,
         key=key,
         proof=ClientProof(user, password_file, token_file, credentials),
     )
+
+
+def _parsed(address: str) -> Address | str:
+    """Of a node, or, as it is, of resolvers."""
+    try:
+        if address.startswith(("moor://", "moors://")):
+            resolver_addresses(address)
+            return address
+        return listen_address(address)
+    except ValueError as error:
+        raise ConfigError(f"{address!r} is not the address of a node: {error}") from error

@@ -3,6 +3,7 @@
 import asyncio
 from datetime import UTC, datetime
 
+from moorline.client.place import Place
 from moorline.core.frames.frame import (
     FRAME,
     HEAD,
@@ -13,6 +14,7 @@ from moorline.core.frames.frame import (
     decode_headers,
 )
 from moorline.core.stream import Stream
+from moorline.errors import Stale
 from moorline.net.caller import Caller
 from moorline.wire.topic import (
     AckMessages,
@@ -52,11 +54,13 @@ class Lost:
 class TopicMessage:
     """One message of a stream. It is yours until you acknowledge or reject it."""
 
-    __slots__ = ("_feed", "_stored", "deliveries")
+    __slots__ = ("_feed", "_stored", "_upto", "deliveries")
 
-    def __init__(self, feed: "Feed | None", stored: Stored, deliveries: int) -> None:
+    def __init__(self, feed: "Feed | None", stored: Stored, deliveries: int, upto: int = 0) -> None:
         self._feed = feed
         self._stored = stored
+        self._upto = upto
+        """Up to here nothing else is for us; 0 if that is not known."""
         self.deliveries = deliveries
         """1 the first time; above it, as many deliveries before this one failed."""
 
@@ -112,9 +116,12 @@ class TopicMessage:
         return min(self._feed.qos, 0 if self._stored.flags & QOS0 else 1)
 
     async def ack(self) -> None:
-        """Done with. Leaves with all other acknowledgements of this turn of the loop."""
+        """Done with. Leaves with all other acknowledgements of this turn of the loop.
+
+        `Stale` says that the connection it came by is gone: it comes again.
+        """
         if self._feed is not None:
-            await self._feed.ack(self.offset)
+            await self._feed.ack(self.offset, covers=self._upto)
 
     async def reject(self) -> None:
         """Failed: it comes again, here or at another member, until it has failed too often."""
@@ -130,20 +137,38 @@ class TopicMessage:
 class Feed:
     """One stream on its way to us."""
 
-    __slots__ = ("_acked", "_caller", "is_open", "number", "qos", "stream", "tries")
+    __slots__ = (
+        "_acked",
+        "_caller",
+        "is_open",
+        "is_stale",
+        "number",
+        "place",
+        "qos",
+        "stream",
+        "tries",
+    )
 
     def __init__(self, caller: Caller, begun: FeedBegun) -> None:
         self.number = begun.feed
         self.stream = Stream(begun.node, begun.shard, begun.generation)
         self.qos = begun.qos
         self.is_open = True
+        self.is_stale = False
+        """Its link is gone, and another one has followed or will."""
+        self.place: Place | None = None
+        """Of its shard, where the client has to know it."""
         self.tries: dict[int, int] = {}
         self._caller = caller
         self._acked: list[tuple[int, int]] = []
 
-    async def ack(self, first: int, upto: int | None = None) -> None:
+    async def ack(self, first: int, upto: int | None = None, *, covers: int = 0) -> None:
+        """Up to `upto`; and up to `covers` nothing else is for us."""
         self._caller.check_loop()
+        self._check_stale()
         self.ack_soon(first, first + 1 if upto is None else upto)
+        if self.place is not None and self.is_open:
+            self.place.done(first, max(covers, first + 1 if upto is None else upto))
         if not self._caller.writable:
             await self._caller.room_to_write()
 
@@ -163,8 +188,15 @@ class Feed:
             self._caller.send(AckMessages(self.number, self._acked))
         self._acked = []
 
+    def _check_stale(self) -> None:
+        if self.is_stale and self.qos:
+            raise Stale(
+                f"this message of {self.stream} was delivered over a connection that is gone: it comes again"
+            )
+
     async def reject(self, offset: int) -> None:
         self._caller.check_loop()
+        self._check_stale()
         if self.is_open and self.qos:
             self.flush()
             self._caller.send(RejectMessage(self.number, offset))
@@ -180,10 +212,12 @@ class Feed:
 class Batch:
     """Messages of one stream that came together."""
 
-    __slots__ = ("_feed", "_frames", "_messages", "_taken", "_upto")
+    __slots__ = ("_feed", "_frames", "_is_new", "_messages", "_taken", "_upto")
 
-    def __init__(self, feed: Feed, frames: bytes, upto: int) -> None:
+    def __init__(self, feed: Feed, frames: bytes, upto: int, *, is_new: bool = False) -> None:
         self._feed = feed
+        self._is_new = is_new
+        """Each of them came for the first time, so what lies between is not for us."""
         self._frames = frames
         self._upto = upto
         self._messages: list[TopicMessage] | None = None
@@ -206,9 +240,13 @@ class Batch:
     def messages(self) -> list[TopicMessage]:
         if self._messages is None:
             tries = self._feed.tries
+            all_of_them = list(all_stored(self._frames))
+            uptos = [0] * len(all_of_them)
+            if self._is_new:
+                uptos = [*(stored.offset for stored in all_of_them[1:]), self._upto]
             self._messages = [
-                TopicMessage(self._feed, stored, tries.pop(stored.offset, 1) if tries else 1)
-                for stored in all_stored(self._frames)
+                TopicMessage(self._feed, stored, tries.pop(stored.offset, 1) if tries else 1, upto)
+                for stored, upto in zip(all_of_them, uptos, strict=True)
             ]
         return self._messages
 
@@ -232,7 +270,7 @@ class Batch:
         start = 0
         for _ in range(self._taken):
             start += HEAD.size + HEAD.unpack_from(self._frames, start)[0]
-        rest = Batch(self._feed, self._frames[start:], self._upto)
+        rest = Batch(self._feed, self._frames[start:], self._upto, is_new=self._is_new)
         rest._messages = self.messages[self._taken :]
         return rest
 

@@ -12,7 +12,7 @@ from moorline.client.record import check_filter_text
 from moorline.client.topic import start_text
 from moorline.errors import ConfigError, NotFound
 from moorline.limits import DELIVERIES_MAX, GROUPS_PER_PAGE_MAX, MEMBER_LENGTH_MAX
-from moorline.net.caller import Caller
+from moorline.net.caller import Calls
 from moorline.net.pages import described_group
 from moorline.wire.group import (
     ChangeGroup,
@@ -37,7 +37,7 @@ class Group:
     again.
     """
 
-    def __init__(self, caller: Caller, name: str) -> None:
+    def __init__(self, caller: Calls, name: str) -> None:
         check_filter_text(name)
         self.name = name
         self._caller = caller
@@ -91,7 +91,7 @@ def _check_deliveries(deliveries_max: int) -> None:
         raise ConfigError(f"deliveries_max is 0 to {DELIVERIES_MAX}, not {deliveries_max}")
 
 
-async def list_groups(caller: Caller) -> list[GroupFacts]:
+async def list_groups(caller: Calls) -> list[GroupFacts]:
     """All groups of the cluster, page by page."""
     found: list[GroupFacts] = []
     while True:

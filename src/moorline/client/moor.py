@@ -5,27 +5,30 @@ async with moorline.connect("tcp://127.0.0.1:7411") as moor:
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from moorline.client.access import Access
+from moorline.client.events import Events, Told
 from moorline.client.group import Group, list_groups
+from moorline.client.publishing import Publishing, groups_of_batches
 from moorline.client.queue import Inboxes, Message, Queue
 from moorline.client.queue_homes import OpenHome, QueueCallers, about
-from moorline.client.record import batches_of, check_filter_text, check_producer
+from moorline.client.record import check_filter_text, check_producer
+from moorline.client.staying import StayingLink
+from moorline.client.subscriptions import Subscriptions
 from moorline.client.topic import (
     Headers,
     OpenedSession,
     Subscribing,
-    Subscriptions,
     record,
     start_text,
 )
 from moorline.config.addresses import Address
-from moorline.errors import CallFailed, ConfigError, Malformed
+from moorline.errors import CallFailed, ConfigError, Malformed, Stale
 from moorline.ids import id_of
 from moorline.limits import (
     GOODBYE_MS_MAX,
@@ -33,10 +36,18 @@ from moorline.limits import (
     TOPIC_WINDOW,
     TOPICS_PER_PAGE_MAX,
 )
-from moorline.net.caller import Caller
+from moorline.net.caller import Caller, Calls
 from moorline.wire.group import GroupFacts
 from moorline.wire.message import Answer, Failed
 from moorline.wire.message import Message as Pushed
+from moorline.wire.mqtt_client import (
+    KickMqttClient,
+    ListMqttClients,
+    MqttClientFacts,
+    MqttClientShown,
+    MqttClientsListed,
+    ShowMqttClient,
+)
 from moorline.wire.node import (
     ClockConfirmed,
     ConfirmClock,
@@ -51,6 +62,7 @@ from moorline.wire.node import (
 from moorline.wire.publication import PublishTable, StopTable, TablePublished, TableStopped
 from moorline.wire.queue import (
     CheckpointQueues,
+    Done,
     Get,
     Got,
     ListQueues,
@@ -74,8 +86,11 @@ from moorline.wire.topic import (
 )
 
 if TYPE_CHECKING:
+    from moorline.client.records.asked import Asked
+    from moorline.client.records.feed import RecordFeed
     from moorline.client.records.settings import RecordSettings
     from moorline.client.records.table import RecordTable
+    from moorline.client.records.witness import TableWitness
     from moorline.client.service import Service
 
 Reply = TypeVar("Reply", bound=Answer)
@@ -84,48 +99,107 @@ Dial = Callable[[], Awaitable[tuple[Caller, Address]]]
 
 
 class Moor:
-    """A connection to one node. Made by `connect`; closed by `close` or the end of `async with`."""
+    """A client of a cluster. Made by `connect`; closed by `close` or the end of `async with`.
+
+    It has one connection at a time, and unless it was made with `reconnect=False` another one follows each
+    that is lost: docs/client.md says what a program may rely on.
+    """
 
     def __init__(
-        self, caller: Caller, address: Address, *, dial: Dial, open_home: OpenHome
+        self,
+        link: Caller | StayingLink,
+        address: Address,
+        *,
+        dial: Dial,
+        open_home: OpenHome,
+        told: Told | None = None,
+        publishing: Publishing | None = None,
+        deadline_s: float | None = None,
     ) -> None:
-        self.address = address
-        self._caller = caller
+        self._first_address = address
+        self._link = link
+        self._calls: Calls = link
+        self._told = told or Told()
+        self._publishing = publishing
         self._dial = dial
         self._inboxes = Inboxes()
-        self._callers = QueueCallers(caller, open_home)
+        self._callers = QueueCallers(link, open_home, deadline_s=deadline_s)
         self._callers.opened = self._home_opened
         self._service: Service | None = None
-        self._subscriptions = Subscriptions(caller)
-        caller.pushed = partial(self._pushed, caller)
-        caller.lost.add_done_callback(lambda _: self._lost())
+        here = link.current if isinstance(link, StayingLink) else link
+        assert here is not None, "a client that has not connected"
+        self._subscriptions = Subscriptions(link, here, self._told)
+        link.pushed = self._first_pushed
+        link.lost.add_done_callback(lambda _: self._lost())
+        if isinstance(link, StayingLink):
+            link.resume, link.cut = self._resume, self._cut
+
+    @property
+    def _caller(self) -> Caller:
+        """The connection that there is, or was last."""
+        return self._subscriptions.link
+
+    @property
+    def address(self) -> Address:
+        """Of the node that it is connected to, or was last."""
+        found = self._link.address if isinstance(self._link, StayingLink) else None
+        return found or self._first_address
+
+    @property
+    def is_connected(self) -> bool:
+        return self._link.is_open
+
+    def events(self) -> Events:
+        """What happens to the connection and to what is subscribed, from now on: iterate over it."""
+        return self._told.listen()
 
     async def describe(self) -> Described:
         """What the node says of itself."""
-        return await self._caller.call(Describe, Described)
+        return await self._calls.call(Describe, Described)
 
     async def nodes(self) -> list[NodeFacts]:
         """All nodes of the cluster, by their homes, those that are away included."""
         found: list[NodeFacts] = []
         while True:
             after = found[-1].home if found else ""
-            page = await self._caller.call(partial(ListNodes, after=after), NodesListed)
+            page = await self._calls.call(partial(ListNodes, after=after), NodesListed)
             found += page.nodes
             if page.is_last or not page.nodes:
                 return found
 
+    async def mqtt_clients(self) -> list[MqttClientFacts]:
+        """Clients of MQTT that are connected to the node, and sessions that the catalog keeps."""
+        found: list[MqttClientFacts] = []
+        while True:
+            after = found[-1].client_id if found else ""
+            page = await self._caller.call(partial(ListMqttClients, after=after), MqttClientsListed)
+            found += page.clients
+            if page.is_last or not page.clients:
+                return found
+
+    async def mqtt_client(self, client_id: str) -> tuple[MqttClientFacts, list[tuple[str, int]]]:
+        """One of them, with its filters and their QoS."""
+        asked = partial(ShowMqttClient, client_id=client_id)
+        shown = await self._caller.call(asked, MqttClientShown)
+        return shown.client, list(shown.filters)
+
+    async def kick_mqtt_client(self, client_id: str, *, ends_session: bool = False) -> None:
+        """The operator's: ends its connection, and with `ends_session` what is kept of it."""
+        asked = partial(KickMqttClient, client_id=client_id, ends_session=ends_session)
+        await self._caller.call(asked, Done)
+
     async def confirm_clock(self) -> ClockConfirmed:
         """The operator's: the node's wall clock is right, although it has jumped."""
-        return await self._caller.call(ConfirmClock, ClockConfirmed)
+        return await self._calls.call(ConfirmClock, ClockConfirmed)
 
     async def echo(self, body: bytes) -> bytes:
         """The same bytes, back from the node."""
-        answer = await self._caller.call(lambda call: Echo(call, body), Echoed)
+        answer = await self._calls.call(lambda call: Echo(call, body), Echoed)
         return answer.body
 
     async def echo_all(self, bodies: Sequence[bytes]) -> list[Answer]:
         """Many at once, in as few frames as they need."""
-        return await self._caller.call_all(
+        return await self._calls.call_all(
             [lambda call, body=body: Echo(call, body) for body in bodies]  # type: ignore[misc]
         )
 
@@ -133,11 +207,11 @@ class Moor:
 
     async def create_queue(self) -> Queue:
         """A new queue; the node draws its id, and we own it."""
-        made = await self._caller.call(NewQueue, QueueMade)
+        made = await self._calls.call(NewQueue, QueueMade)
         return self.queue(made.queue)
 
     async def create_queues(self, count: int) -> list[Queue]:
-        answers = await self._caller.call_all([NewQueue] * count)
+        answers = await self._calls.call_all([NewQueue] * count)
         return [self.queue(_expected(answer, QueueMade).queue) for answer in answers]
 
     def queue(self, queue_id: bytes | str) -> Queue:
@@ -173,24 +247,30 @@ class Moor:
 
         One that is gone already is no refusal: its `is_gone` tells.
         """
-        for message in messages:
+        stale: dict[int, CallFailed] = {}
+        for place, message in enumerate(messages):
             await message.settled()
+            try:
+                message.check_stale()
+            except Stale as error:
+                stale[place] = error
+        said = [message for place, message in enumerate(messages) if place not in stale]
         # By this client's own connections, whoever got them: it is judged as who it is.
-        answers = await self._callers.call_all(
-            [(message.queue, message.acknowledge) for message in messages]
+        answers = iter(
+            await self._callers.call_all([(message.queue, message.acknowledge) for message in said])
         )
         return [
-            message.acknowledged(answer)[0]
-            for message, answer in zip(messages, answers, strict=True)
+            stale[place] if place in stale else message.acknowledged(next(answers))[0]
+            for place, message in enumerate(messages)
         ]
 
     async def list_queues(self, after: bytes = b"", count: int = 1_000) -> QueuesListed:
         """A page of all queues on the node, for its operator."""
-        return await self._caller.call(lambda call: ListQueues(call, after, count), QueuesListed)
+        return await self._calls.call(lambda call: ListQueues(call, after, count), QueuesListed)
 
     async def checkpoint(self) -> QueuesCheckpointed:
         """The operator's: the node's log goes into the queues' files and the index, now."""
-        return await self._caller.call(CheckpointQueues, QueuesCheckpointed)
+        return await self._calls.call(CheckpointQueues, QueuesCheckpointed)
 
     # --- topics -----------------------------------------------------------------------------------
 
@@ -214,21 +294,37 @@ class Moor:
         """
         check_producer(producer, sequence)
         one = record(topic, body, key=key, headers=headers, ttl_s=ttl_s, retain=retain, qos=qos)
-        return await self._caller.call(
+        return await (await self._publisher()).call(
             lambda call: Publish(call, [one], producer, sequence), Published
         )
 
     async def publish_all(
-        self, records: Sequence[Record], *, producer: str = "", sequence: int = 0
+        self,
+        records: Iterable[Record] | AsyncIterable[Record],
+        *,
+        producer: str = "",
+        sequence: int = 0,
     ) -> list[Published]:
-        """Many messages (`moorline.record`) at once, in batches; for each batch how many were stored."""
+        """Many messages (`moorline.record`), in batches; for each batch how many were stored.
+
+        They may come from any iterable, sync or async, of any length: at most `PUBLISH_BATCHES_AT_ONCE`
+        batches are in memory. Where one is refused, those before it are stored, and some behind it may be.
+        """
         check_producer(producer, sequence)
-        makes = [
-            partial(_publish, batch, producer, sequence + start if producer else 0)
-            for start, batch in batches_of(records)
-        ]
-        answers = await self._caller.call_all(makes)
-        return [_expected(answer, Published) for answer in answers]
+        calls = await self._publisher()
+        stored: list[Published] = []
+        async for batches in groups_of_batches(records):
+            makes = [
+                partial(_publish, batch, producer, sequence + start if producer else 0)
+                for start, batch in batches
+            ]
+            answers = await calls.call_all(makes)
+            stored += [_expected(answer, Published) for answer in answers]
+        return stored
+
+    async def _publisher(self) -> Calls:
+        """The way to the home of all that is published."""
+        return self._calls if self._publishing is None else await self._publishing.calls()
 
     def subscribe(
         self,
@@ -252,26 +348,24 @@ class Moor:
 
     def group(self, name: str) -> Group:
         """A group by its name, `$shared/GROUP/FILTER`; the node is not asked whether it is there."""
-        return Group(self._caller, name)
+        return Group(self._calls, name)
 
     async def groups(self) -> list[GroupFacts]:
-        return await list_groups(self._caller)
+        return await list_groups(self._calls)
 
     @property
     def access(self) -> Access:
         """Who may do what: rows of rights, users, quotas."""
-        return Access(self._caller)
+        return Access(self._calls)
 
     async def publish_table(self, table: str, topic: str) -> str:
         """This node feeds the topic with a registered table from now on; its home."""
-        made = await self._caller.call(
-            lambda call: PublishTable(call, table, topic), TablePublished
-        )
+        made = await self._calls.call(lambda call: PublishTable(call, table, topic), TablePublished)
         return made.home
 
     async def stop_table(self, table: str) -> str:
         """Ends that; the topic that was fed."""
-        return (await self._caller.call(lambda call: StopTable(call, table), TableStopped)).topic
+        return (await self._calls.call(lambda call: StopTable(call, table), TableStopped)).topic
 
     async def topics(
         self, filter_text: str = "#", after: str = "", count: int = 1_000
@@ -280,7 +374,7 @@ class Moor:
         check_filter_text(filter_text)
         if not 1 <= count <= TOPICS_PER_PAGE_MAX:
             raise ConfigError(f"count is 1 to {TOPICS_PER_PAGE_MAX}, not {count}")
-        listed = await self._caller.call(
+        listed = await self._calls.call(
             lambda call: ListTopics(call, after, filter_text, count), TopicsListed
         )
         return listed.topics
@@ -291,7 +385,7 @@ class Moor:
         after = NO_STREAM
         while True:
             asked = partial(DescribeStreams, after=after, count=STREAMS_PER_PAGE_MAX)
-            told = await self._caller.call(asked, StreamsDescribed)
+            told = await self._calls.call(asked, StreamsDescribed)
             found += told.streams
             if len(told.streams) < STREAMS_PER_PAGE_MAX:
                 return StreamsDescribed(told.call, found, told.dropped_messages, told.lost_messages)
@@ -322,6 +416,18 @@ class Moor:
         asked = Asked.of(table, where, columns)
         return RecordTable(self._dial, asked, cache=cache, wait=wait, settings=settings)
 
+    def witness(self, table: str) -> "TableWitness":
+        """Hears the digest of a table's rows, as far as we may see them, and holds none of them."""
+        from moorline.client.records.witness import TableWitness
+
+        return TableWitness(self._dial, table)
+
+    def record_feed(self, asked: "Asked", cursor: str = "") -> "RecordFeed":
+        """Changes from a cursor on, for whoever keeps the rows elsewhere; without one, all rows first."""
+        from moorline.client.records.feed import RecordFeed
+
+        return RecordFeed(self._dial, asked, cursor)
+
     # --- services ---------------------------------------------------------------------------------
 
     def service(
@@ -339,7 +445,8 @@ class Moor:
         from moorline.client.service import Service
 
         own = Associations(associations)
-        self._service = Service(self._callers, own, window=window, bind=bind)
+        stays = isinstance(self._link, StayingLink)
+        self._service = Service(self._callers, own, window=window, bind=bind, stays=stays)
         self._inboxes.gate = self._service
         return self._service
 
@@ -352,6 +459,11 @@ class Moor:
         if self._service is not None:
             self._service.connection_lost(caller)
 
+    def _first_pushed(self, messages: list[Pushed]) -> None:
+        link = self._link
+        caller = link.current if isinstance(link, StayingLink) else link
+        self._pushed(caller or self._caller, messages)
+
     def _pushed(self, caller: Caller, messages: list[Pushed]) -> None:
         for message in messages:
             if self._subscriptions.sort(message) or self._inboxes.sort(message):
@@ -359,18 +471,36 @@ class Moor:
             if self._service is not None:
                 self._service.hear(caller, message)
 
+    def _cut(self, link: Caller) -> None:
+        """A connection is gone, and another one will follow."""
+        assert isinstance(self._link, StayingLink), "nothing follows a plain connection"
+        self._subscriptions.cut(link)
+        self._inboxes.lost()
+        if self._service is not None:
+            self._service.cut(link)
+
+    async def _resume(self, link: Caller, is_first: bool) -> None:
+        if is_first:
+            return
+        await self._subscriptions.resume(link)
+        if self._service is not None:
+            self._service.resume(link)
+
     def _lost(self) -> None:
         self._inboxes.lost()
         self._subscriptions.lost()
         if self._service is not None:
             self._service.connection_lost(self._caller)
+            self._service.over()
 
     async def close(self) -> None:
         """Says goodbye, and waits a moment for it to be out; whoever is cancelled here has said it."""
-        self._caller.check_loop()
+        self._calls.check_loop()
         self._subscriptions.leave()
-        self._caller.close("DONE", "the client is done")
-        gone = [self._caller.gone, *self._callers.close()]
+        if self._publishing is not None:
+            self._publishing.close()
+        self._calls.close("DONE", "the client is done")
+        gone = [self._calls.gone, *self._callers.close()]
         await asyncio.wait(gone, timeout=GOODBYE_MS_MAX / 1_000)
 
 

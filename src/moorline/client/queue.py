@@ -8,13 +8,23 @@ async for message in queue:
 """
 
 import asyncio
+import contextlib
 from collections import Counter, deque
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Protocol
 
-from moorline.client.queue_homes import QueueCallers
-from moorline.errors import CallFailed, Malformed, NotFound, SubscriptionEnded
+from moorline.client.deadline import deadline
+from moorline.client.queue_homes import Coming, QueueCallers
+from moorline.errors import (
+    CallFailed,
+    ConnectionLost,
+    Malformed,
+    NotFound,
+    Refused,
+    Stale,
+    SubscriptionEnded,
+)
 from moorline.ids import text_of
 from moorline.net.caller import Caller
 from moorline.wire.message import Answer, Failed
@@ -50,6 +60,7 @@ class Message:
     __slots__ = (
         "_caller",
         "_settled",
+        "_stays",
         "body",
         "id",
         "is_gone",
@@ -59,10 +70,17 @@ class Message:
     )
 
     def __init__(
-        self, caller: Caller, delivery: Delivery, settled: asyncio.Event | None = None
+        self,
+        caller: Caller,
+        delivery: Delivery,
+        settled: asyncio.Event | None = None,
+        *,
+        stays: bool = False,
     ) -> None:
         self._caller = caller
         self._settled = settled
+        self._stays = stays
+        """Whether its client goes on over other connections, by which it comes again."""
         self.queue = delivery.queue
         self.id = delivery.message
         self.time_ms = delivery.time_ms
@@ -76,14 +94,27 @@ class Message:
     async def ack(self) -> int:
         """Done with: the node forgets it. Returns how many are left.
 
-        One that is gone already is done with too: `is_gone` tells, and nothing is raised.
+        One that is gone already is done with too: `is_gone` tells, and nothing is raised. `Stale` says that
+        the connection it came by is gone: it comes again, unless the node has heard this.
         """
         await self.settled()
-        (answer,) = await self._caller.call_all([self.acknowledge])
+        self.check_stale()
+        try:
+            (answer,) = await self._caller.call_all([self.acknowledge])
+        except (ConnectionLost, Refused):
+            self.check_stale()
+            raise
         refusal, waiting = self.acknowledged(answer)
         if refusal is not None:
             raise refusal
         return waiting
+
+    def check_stale(self) -> None:
+        if self._stays and self._caller.lost.done():
+            raise Stale(
+                f"message {self.id} of {text_of(self.queue)} was delivered over a connection that is gone: "
+                "it comes again"
+            )
 
     async def settled(self) -> None:
         """Waits while the service of its connection has no agreement with the node."""
@@ -132,6 +163,10 @@ class Inbox:
         """The connection is gone: nothing more will come."""
         self._news.set()
 
+    def forget(self) -> None:
+        """What nobody has taken of a connection that is gone comes again on the next."""
+        self._waiting.clear()
+
     async def take(self, caller: Caller) -> Delivery:
         caller.check_loop()
         while not self._waiting:
@@ -142,6 +177,12 @@ class Inbox:
             self._news.clear()
             await self._news.wait()
         return self._waiting.popleft()
+
+    async def take_fresh(self, caller: Caller) -> Delivery:
+        """The same, and nothing of a connection that is gone: it comes again."""
+        if caller.lost.done():
+            raise caller.lost.result()
+        return await self.take(caller)
 
 
 class Gate(Protocol):
@@ -179,12 +220,19 @@ class Inboxes:
             self._leaving[queue] += 1
             caller.cast(lambda call: Unsubscribe(call, queue), lambda _: self._left(queue))
 
+    def drop(self, queue: bytes, inbox: Inbox) -> None:
+        """Its reader was never subscribed on any connection."""
+        if self._by_queue.get(queue) is inbox:
+            del self._by_queue[queue]
+
     def _left(self, queue: bytes) -> None:
         self._leaving[queue] -= 1
-        if not self._leaving[queue]:
+        if self._leaving[queue] <= 0:
             del self._leaving[queue]
 
     def lost(self) -> None:
+        # Nobody answers an unsubscribe that was on its way.
+        self._leaving.clear()
         for inbox in self._by_queue.values():
             inbox.lost()
 
@@ -221,19 +269,48 @@ class Queue:
 
     async def read(self, window: int = WINDOW) -> AsyncIterator[Message]:
         """Every message in order, for ever; at most `window` are on their way unacknowledged."""
-        caller = self._callers.first
-        caller.check_loop()
+        self._callers.first.check_loop()
         inbox = self._inboxes.open(self.id)
+        caller = self._callers.link
+        back = Coming(self._callers)
         try:
-            async with self._gate.subscribing(self.id) if self._gate else nullcontext():
+            while True:
+                try:
+                    caller = await self._subscribed(window)
+                    back.here(caller)
+                    settled = self._gate.settled if self._gate else None
+                    stays = self._callers.stays
+                    take = inbox.take_fresh if stays else inbox.take
+                    while True:
+                        yield Message(caller, await take(caller), settled, stays=stays)
+                except (ConnectionLost, Refused, CallFailed) as error:
+                    inbox.forget()
+                    await back.after(error)
+        finally:
+            if caller is not None:
+                self._inboxes.close(self.id, inbox, caller)
+            else:
+                self._inboxes.drop(self.id, inbox)
+
+    async def _subscribed(self, window: int) -> Caller:
+        # For ever: a reader has no deadline.
+        async with self._gate.subscribing(self.id) if self._gate else nullcontext():
+            with deadline(None):
                 _, caller = await self._callers.call_and_where(
                     self.id, lambda call: Subscribe(call, self.id, window), Subscribed
                 )
-            settled = self._gate.settled if self._gate else None
-            while True:
-                yield Message(caller, await inbox.take(caller), settled)
-        finally:
-            self._inboxes.close(self.id, inbox, caller)
+        return caller
+
+    async def acking(self, window: int = WINDOW) -> AsyncIterator[Message]:
+        """Each message, acknowledged when the next one is asked for; one that raised or broke out is not.
+
+        With a client that stays, a program that reads so needs to know nothing of faults: what was in hand
+        when a connection was lost comes again.
+        """
+        async for message in self.read(window):
+            yield message
+            with contextlib.suppress(Stale):
+                await message.ack()
 
     async def get(self) -> Message | None:
         """The head of the queue, without subscribing; None if it is empty."""
@@ -245,7 +322,7 @@ class Queue:
         if not got.message:
             return None
         delivery = Delivery(self.id, got.message, got.time_ms, got.is_quota_marker, got.body)
-        return Message(caller, delivery)
+        return Message(caller, delivery, stays=self._callers.stays)
 
     async def info(self) -> QueueDescribed:
         return await self._callers.call(

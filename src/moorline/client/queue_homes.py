@@ -10,13 +10,33 @@ judges by its own rows. Decision: docs/decisions/0102-whom-a-client-follows.md.
 """
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from moorline.errors import Elsewhere, Malformed
+from moorline.client.call_kinds import kind_of
+from moorline.client.deadline import deadline_of
+from moorline.client.staying import StayingLink
+from moorline.core.backoff import pause_ms
+from moorline.core.staying import Kind
+from moorline.errors import (
+    CallFailed,
+    ConnectionLost,
+    Elsewhere,
+    Malformed,
+    NotFound,
+    OutcomeUnknown,
+    Refused,
+    Untrusted,
+)
 from moorline.ids import home_number
-from moorline.limits import HOMES_FOLLOWED_MAX, REDIRECT_HOPS_MAX
-from moorline.net.caller import Caller, Make
+from moorline.limits import (
+    CLIENT_RETURN_MS,
+    CLIENT_RETURN_MS_MAX,
+    HOMES_FOLLOWED_MAX,
+    REDIRECT_HOPS_MAX,
+)
+from moorline.net.caller import Caller, Make, answers_before
 from moorline.wire.message import Answer, Failed, Message
 from moorline.wire.queue import DescribeQueue
 
@@ -28,8 +48,11 @@ OpenHome = Callable[[Elsewhere], Awaitable[Caller]]
 class QueueCallers:
     """The connection of a client, and those to the homes that it was led to."""
 
-    def __init__(self, first: Caller, open_home: OpenHome) -> None:
+    def __init__(
+        self, first: Caller | StayingLink, open_home: OpenHome, *, deadline_s: float | None = None
+    ) -> None:
         self.first = first
+        self._deadline_s = deadline_s
         self.opened: Callable[[Caller], object] = lambda _: None
         """Told of each connection to a home, before anything is asked there."""
         self._open_home = open_home
@@ -38,6 +61,15 @@ class QueueCallers:
         self._homes: dict[bytes, str] = {}
         """By the numbers that the ids of queues end with."""
         self._locks: dict[str, asyncio.Lock] = {}
+
+    @property
+    def link(self) -> Caller | None:
+        """The first connection as it is now."""
+        return self.first.current if isinstance(self.first, StayingLink) else self.first
+
+    @property
+    def stays(self) -> bool:
+        return isinstance(self.first, StayingLink)
 
     async def call(self, queue: bytes, make: Make, reply: type[Reply]) -> Reply:
         """One call about one queue, where it is."""
@@ -64,31 +96,68 @@ class QueueCallers:
         """The same, each with the connection by which it was answered."""
         self.first.check_loop()
         answers: list[tuple[Answer, Caller] | None] = [None] * len(calls)
-        left: dict[Caller, list[int]] = {}
+        left: dict[Caller | StayingLink, list[int]] = {}
         for place, (queue, _) in enumerate(calls):
             left.setdefault(self._known(queue), []).append(place)
         for hop in range(REDIRECT_HOPS_MAX + 1):
-            led: dict[Caller, list[int]] = {}
+            led: dict[Caller | StayingLink, list[int]] = {}
             for caller, places in left.items():
                 made = [calls[place][1] for place in places]
-                for place, answer in zip(places, await caller.call_all(made), strict=True):
+                got, by = await self._made(caller, made, hop)
+                for place, answer in zip(places, got, strict=True):
+                    if answer is None:
+                        led.setdefault(self.first, []).append(place)
+                        continue
                     following = await self._following(calls[place], answer, caller, hop)
                     if following is None:
-                        answers[place] = (answer, caller)
+                        answers[place] = (answer, by)
                     else:
                         led.setdefault(following, []).append(place)
             left = led
         assert not left, "the last hop is answered, whatever the answer is"
         return [answer for answer in answers if answer is not None]
 
-    def _known(self, queue: bytes) -> Caller:
+    async def _made(
+        self, caller: Caller | StayingLink, made: Sequence[Make], hop: int
+    ) -> tuple[Sequence[Answer | None], Caller]:
+        """The answers of one node, and by which connection they came; None is to be asked from the start."""
+        if isinstance(caller, StayingLink):
+            answers, by = await caller.call_all_by(made)
+            found = by or caller.current
+            assert found is not None, "a client without any connection"
+            return answers, found
+        if not isinstance(self.first, StayingLink):
+            return await caller.call_all(made), caller
+        try:
+            async with asyncio.timeout(deadline_of(self._deadline_s)) as within:
+                return await caller.call_all(made), caller
+        except (ConnectionLost, Refused) as error:
+            return self._cut(error, made, hop), caller
+        except TimeoutError:
+            if not within.expired():
+                raise
+            text = "its deadline passed; it may have been done or not: look before you ask again"
+            return [Failed(0, OutcomeUnknown.code, text)] * len(made), caller
+
+    def _cut(
+        self, error: ConnectionLost | Refused, made: Sequence[Make], hop: int
+    ) -> list[Answer | None]:
+        """The link to a home is gone: by the rules of core/staying.py."""
+        before = answers_before(error)
+        if hop < REDIRECT_HOPS_MAX and (before is None or kind_of(made) is Kind.QUESTION):
+            return before or [None] * len(made)
+        text = f"{error}: look before you ask again"
+        doubt = Failed(0, OutcomeUnknown.code, text)
+        return [answer or doubt for answer in before or [None] * len(made)]
+
+    def _known(self, queue: bytes) -> Caller | StayingLink:
         home = self._homes.get(home_number(queue), "")
         caller = self._callers.get(home)
         return caller if caller is not None and caller.is_open else self.first
 
     async def _following(
-        self, called: tuple[bytes, Make], answer: Answer, caller: Caller, hop: int
-    ) -> Caller | None:
+        self, called: tuple[bytes, Make], answer: Answer, caller: Caller | StayingLink, hop: int
+    ) -> Caller | StayingLink | None:
         """Where it is to be asked instead; None if this is the answer."""
         if not isinstance(answer, Failed) or answer.redirect is None or hop == REDIRECT_HOPS_MAX:
             return None
@@ -96,9 +165,18 @@ class QueueCallers:
         if not isinstance(told, Elsewhere):
             return None
         try:
-            found = await self.at_home(told)
+            found = await self._at_home(told)
         except Elsewhere:
             return None  # to nobody who is known: the program is told
+        except ConnectionLost as error:
+            if not isinstance(self.first, StayingLink) or isinstance(error, Untrusted):
+                raise
+            # It was there a moment ago; whoever has its home now is told by the first node.
+            wait_ms = pause_ms(
+                hop, random.random(), first_ms=CLIENT_RETURN_MS, most_ms=CLIENT_RETURN_MS_MAX
+            )
+            await asyncio.wait([self.first.lost], timeout=wait_ms / 1_000)
+            return self.first
         if found is caller:
             return None  # it says of itself that it is somebody else
         queue, make = called
@@ -107,16 +185,29 @@ class QueueCallers:
             self._homes[home_number(queue)] = told.home
         return found
 
+    @property
+    def here(self) -> Caller:
+        """The connection to the node that is asked first, as it is now."""
+        if not isinstance(self.first, StayingLink):
+            return self.first
+        if self.first.current is None:
+            raise ConnectionLost("there is no connection now; another one follows")
+        return self.first.current
+
     async def at_home(self, told: Elsewhere) -> Caller:
         """The connection to the home of a redirect; raises that one if it leads to nobody who is known."""
+        found = await self._at_home(told)
+        return self.here if isinstance(found, StayingLink) else found
+
+    async def _at_home(self, told: Elsewhere) -> Caller | StayingLink:
         if told.home not in self._locks and len(self._locks) >= HOMES_FOLLOWED_MAX:
             raise told
         async with self._locks.setdefault(told.home, asyncio.Lock()):
             for caller in (self.first, self._callers.get(told.home)):
-                if caller is not None and caller.is_open and _home_of(caller) == told.home:
+                if caller is not None and caller.is_open and home_of(caller) == told.home:
                     return caller
             caller = await self._open_home(told)
-            if _home_of(caller) != told.home:
+            if home_of(caller) != told.home:
                 caller.close("DONE", "another node was meant")
                 raise told
             self.opened(caller)
@@ -133,6 +224,39 @@ class QueueCallers:
         return gone
 
 
+PASSING = frozenset({"UNAVAILABLE", "NOT_READY", "IN_REPAIR", "OUTCOME_UNKNOWN", "INTERNAL"})
+"""Refusals that say nothing against the reader of a queue: it comes back."""
+
+
+class Coming:
+    """How the reader of a queue comes back to it, connection after connection."""
+
+    def __init__(self, callers: QueueCallers) -> None:
+        self._callers = callers
+        self._home = ""
+        """Where the queue was read before."""
+        self._tries = 0
+
+    def here(self, caller: Caller) -> None:
+        self._home, self._tries = home_of(caller), 0
+
+    async def after(self, error: ConnectionLost | Refused | CallFailed) -> None:
+        """Waits a moment, or raises what is the end."""
+        first = self._callers.first
+        if not isinstance(first, StayingLink) or first.is_over:
+            raise error
+        if isinstance(error, CallFailed) and error.code not in PASSING:
+            # "Not found" is the word of a node that does not have it, as long as its home is away.
+            is_away = isinstance(error, NotFound) and self._home not in ("", home_of(first))
+            if not is_away:
+                raise error
+        wait_ms = pause_ms(
+            self._tries, random.random(), first_ms=CLIENT_RETURN_MS, most_ms=CLIENT_RETURN_MS_MAX
+        )
+        self._tries += 1
+        await asyncio.wait([first.lost], timeout=wait_ms / 1_000)
+
+
 def about(queue: bytes, kind: Callable[..., Message], *given: object) -> tuple[bytes, Make]:
     """A call of that kind about a queue, as `call_all` takes it."""
 
@@ -142,5 +266,5 @@ def about(queue: bytes, kind: Callable[..., Message], *given: object) -> tuple[b
     return queue, make
 
 
-def _home_of(caller: Caller) -> str:
+def home_of(caller: Caller | StayingLink) -> str:
     return caller.node.home if caller.node is not None else ""

@@ -11,8 +11,6 @@ from moorline.errors import BadStart, BadTopic, ConfigError, TooLarge
 from moorline.limits import (
     FILTER_LENGTH_MAX,
     PRODUCER_LENGTH_MAX,
-    PUBLISH_BATCH_BYTES,
-    PUBLISH_BATCH_MAX,
     SESSION_EXPIRY_S_MAX,
     SESSION_NAME_BYTES_MAX,
     START_LENGTH_MAX,
@@ -124,16 +122,6 @@ def start_text(start: str | int | datetime) -> str:
     return start
 
 
-def batches_of(records: Sequence[Record]) -> list[tuple[int, Sequence[Record]]]:
-    """Runs that fit a frame, each with the number of its first."""
-    batches: list[tuple[int, Sequence[Record]]] = []
-    start = size = 0
-    for place, one in enumerate(records):
-        grown = size + len(one.body) + len(one.topic) + 64
-        if place > start and (grown > PUBLISH_BATCH_BYTES or place - start >= PUBLISH_BATCH_MAX):
-            batches.append((start, records[start:place]))
-            start, grown = place, len(one.body) + len(one.topic) + 64
-        size = grown
-    if start < len(records):
-        batches.append((start, records[start:]))
-    return batches
+def record_bytes(one: Record) -> int:
+    """About as many as it takes in a frame."""
+    return len(one.body) + len(one.topic) + 64

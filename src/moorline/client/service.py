@@ -13,6 +13,7 @@ cost, and which homes were away. These are tried again until they are proven too
 
 import asyncio
 import contextlib
+import random
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Sequence
 from types import TracebackType
@@ -21,6 +22,7 @@ from typing import Protocol
 from moorline.client.associations import Associations, ListCheck
 from moorline.client.own_list import Home, OwnList, check_ids
 from moorline.client.queue import Message
+from moorline.client.queue_homes import PASSING
 from moorline.client.service_exchange import (
     TAKEN_OVER,
     Asking,
@@ -30,18 +32,28 @@ from moorline.client.service_exchange import (
 )
 from moorline.client.service_part import Connect, PartState, ServicePart, is_away, keep_trying
 from moorline.client.service_repair import Seen, unseen
+from moorline.core.backoff import pause_ms
 from moorline.core.sets.digest import Digest
 from moorline.core.sets.hashing import hash_ids
 from moorline.core.sets.prefix import Prefix
 from moorline.errors import (
     CallFailed,
+    ConnectionLost,
     HomeAway,
     MoorlineError,
     OutcomeUnknown,
+    Refused,
+    Stale,
     SubscriptionEnded,
 )
 from moorline.ids import home_number
-from moorline.limits import REDIRECT_HOPS_MAX, SERVICE_PARTS_TOGETHER
+from moorline.limits import (
+    CLIENT_RETURN_MS,
+    CLIENT_RETURN_MS_MAX,
+    CLIENT_SERVICE_TRIES,
+    REDIRECT_HOPS_MAX,
+    SERVICE_PARTS_TOGETHER,
+)
 from moorline.net.caller import Caller
 from moorline.wire.message import Message as WireMessage
 from moorline.wire.queue import Delivery
@@ -52,7 +64,7 @@ class Callers(Protocol):
     """The connection of a client, and those to other homes."""
 
     @property
-    def first(self) -> Caller: ...
+    def here(self) -> Caller: ...
 
     @property
     def at_home(self) -> Connect: ...
@@ -70,7 +82,9 @@ class Service:
         bind: bool = False,
         asking: Asking | None = None,
         seen: Seen = unseen,
+        stays: bool = False,
     ) -> None:
+        """With `stays` other connections follow the first one, and it goes on over them: `cut`, `resume`."""
         self.all_delivered = asyncio.Event()
         """Set when of every queue in which messages waited the first `window` have come (ALLS), from all
         homes that are not away."""
@@ -80,7 +94,8 @@ class Service:
         self.report = Report()
         """What the last agreement took."""
         self._callers = callers
-        self._caller = callers.first
+        self._caller = callers.here
+        self._stays = stays
         self._asking = asking or as_service(window)
         self._seen = seen
         self._list = OwnList(associations, is_bound=bind)
@@ -91,6 +106,12 @@ class Service:
         self._retries: dict[bytes, asyncio.Task[None]] = {}
         self._deliveries: deque[tuple[ServicePart, Delivery]] = deque()
         self._news = asyncio.Event()
+        self._entered_now = asyncio.Event()
+        """Set while this connection acts for the service, or never will."""
+        self._failure: MoorlineError | None = None
+        """Why it cannot go on over another connection."""
+        self._going_on: asyncio.Task[None] | None = None
+        self._is_over = False
         # The lock of the specification: no other command of the service until the two sides agree.
         self._agreement = asyncio.Lock()
         self.settled = asyncio.Event()
@@ -136,6 +157,8 @@ class Service:
                     assert part.caller is not None
                     part.caller.cast(CloseService)
         self.is_closed = True
+        if self._going_on is not None:
+            self._going_on.cancel()
         self._list.thread.close()
 
     def stop_trying(self) -> None:
@@ -167,7 +190,7 @@ class Service:
         `HomeAway` is raised, when all others are done.
         """
         check_ids(queues)
-        async with self._agreement:
+        async with self._on_a_link(), self._agreement:
             self._exchange.check_ended()
             by_home = await self._by_home(queues)
             for number, some in by_home.items():
@@ -197,7 +220,7 @@ class Service:
     async def dissociate(self, queues: Sequence[bytes]) -> None:
         """These queues are the service's no longer; those at a home that is away when it is back."""
         check_ids(queues)
-        async with self._agreement:
+        async with self._on_a_link(), self._agreement:
             self._exchange.check_ended()
             by_home = await self._by_home(queues)
             await self._list.remove(queues)
@@ -222,7 +245,9 @@ class Service:
         async with self._agreement:
             self.settled.clear()
             try:
-                return await self._agree()
+                report = await self._agree()
+                self._entered_now.set()
+                return report
             finally:
                 # Also where it failed: whoever waits is to hear why from the node, not to hang.
                 self.settled.set()
@@ -274,13 +299,22 @@ class Service:
                     if exchange.ended_code == TAKEN_OVER:
                         raise SubscriptionEnded(TAKEN_OVER)
                     exchange.check_ended()
-                if self._caller.lost.done():
+                if self._failure is not None:
+                    raise self._failure
+                if self._caller.lost.done() and not (self._stays and not self._is_over):
                     raise self._caller.lost.result()
                 self._news.clear()
                 await self._news.wait()
             part, delivery = self._deliveries.popleft()
             assert part.caller is not None
-            yield Message(part.caller, delivery, part.settled)
+            yield Message(part.caller, delivery, part.settled, stays=self._stays)
+
+    async def acking(self) -> AsyncIterator[Message]:
+        """Each message, acknowledged when the next one is asked for; one that raised or broke out is not."""
+        async for message in self:
+            yield message
+            with contextlib.suppress(Stale):
+                await message.ack()
 
     # --- the parts --------------------------------------------------------------------------------
 
@@ -511,6 +545,72 @@ class Service:
                     self._retry(part)
         self._exchange.news.set()
         self._look()
+
+    # --- from connection to connection ------------------------------------------------------------
+
+    def cut(self, caller: Caller) -> None:
+        """The first connection is gone, and another one will follow: what nobody has taken comes again."""
+        self._entered_now.clear()
+        if self._going_on is not None:
+            self._going_on.cancel()
+        self.connection_lost(caller)
+
+    def over(self) -> None:
+        """No other connection follows."""
+        self._is_over = True
+        self._entered_now.set()
+        self._news.set()
+
+    def resume(self, caller: Caller) -> None:
+        """Enters again over this connection, beside what else is brought back; perhaps at another node."""
+        if self.is_closed or self._failure is not None or self._exchange.ended is not None:
+            return
+        if not self._exchange.is_opening:
+            return  # it was never entered
+        before = self._exchange
+        self._caller = caller
+        self._exchange = ServiceExchange(caller, self._asking)
+        self.all_delivered.clear()
+        self._going_on = asyncio.create_task(self._go_on(caller))
+        before.news.set()
+        self._news.set()
+
+    async def _go_on(self, caller: Caller) -> None:
+        tries = 0
+        while caller.is_open:
+            try:
+                await self.agree()
+            except (ConnectionLost, Refused):
+                return  # the next connection brings it back
+            except MoorlineError as error:
+                if tries == CLIENT_SERVICE_TRIES or error.code not in PASSING:
+                    self._failure = error
+                    self._entered_now.set()
+                    self._news.set()
+                    return
+            else:
+                return
+            wait_ms = pause_ms(
+                tries, random.random(), first_ms=CLIENT_RETURN_MS, most_ms=CLIENT_RETURN_MS_MAX
+            )
+            tries += 1
+            await asyncio.sleep(wait_ms / 1_000)
+
+    @contextlib.asynccontextmanager
+    async def _on_a_link(self) -> AsyncIterator[None]:
+        """A change of the list, which a lost connection leaves in doubt until both sides have agreed anew."""
+        if self._stays:
+            await self._entered_now.wait()
+            if self._failure is not None:
+                raise self._failure
+        try:
+            yield
+        except (ConnectionLost, Refused) as error:
+            if not self._stays or self._is_over:
+                raise
+            raise OutcomeUnknown(
+                f"{error}: our own list is changed, and the next agreement repeats it"
+            ) from error
 
     def _look(self) -> None:
         """Something has changed that others may wait for."""

@@ -48,7 +48,8 @@ async def calling(
     except ValueError as error:
         raise ConfigError(f"{address!r} is not the address of a node: {error}") from error
     connecting = Connecting(
-        parsed,
+        [parsed],
+        stays=None,
         timeout_ms=HELLO_TIMEOUT_MS,
         ca=ca,
         certificate=certificate,
@@ -59,7 +60,7 @@ async def calling(
     try:
         yield callers
     finally:
-        callers.first.close("DONE", "the client is done")
+        callers.here.close("DONE", "the client is done")
         callers.close()
 
 
@@ -82,11 +83,11 @@ class Reconciler:
         asking = _asking(named, is_dry=is_dry)
         self._service = Service(callers, own, bind=bind, asking=asking, seen=seen)
         callers.opened = self._watch
-        self._watch(callers.first)
+        self._watch(callers.here)
 
     async def planned(self) -> tuple[int, int]:
         """Agrees; in a dry run only up to the repair, and returns what it would add and remove."""
-        self._callers.first.check_loop()
+        self._callers.here.check_loop()
         try:
             if self._is_dry:
                 added, removed, self.report = await self._service.planned()

@@ -8,39 +8,18 @@ async for message in moor.subscribe("$shared/billing/orders/#"):
 
 import asyncio
 import contextlib
-from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Generator
+from collections import deque
+from collections.abc import AsyncIterator, Generator
+from typing import Protocol
 
 from moorline.client.feed import Batch, Feed, Lost, TopicMessage
-from moorline.client.record import (
-    Headers,
-    check_session,
-    check_subscription,
-    record,
-    start_text,
-)
-from moorline.core.frames.frame import stored_at
-from moorline.errors import NotFound, SessionTaken, SubscriptionEnded
+from moorline.client.place import Places
+from moorline.client.record import Headers, record, start_text
+from moorline.errors import ConnectionLost, NotFound, Refused, Stale, SubscriptionEnded
 from moorline.limits import TOPIC_WINDOW
-from moorline.net.caller import Caller
-from moorline.wire.message import Answer
-from moorline.wire.message import Message as WireMessage
+from moorline.net.caller import Caller, Calls
 from moorline.wire.queue import Done
-from moorline.wire.topic import (
-    ConfirmLost,
-    FeedBegun,
-    FeedEnded,
-    FeedStopping,
-    Messages,
-    MessagesLost,
-    OpenSession,
-    RetainedMessage,
-    SessionOpened,
-    SubscribeTopic,
-    TopicSubscribed,
-    TopicSubscriptionEnded,
-    UnsubscribeTopic,
-)
+from moorline.wire.topic import UnsubscribeTopic
 
 __all__ = [
     "TOPIC_WINDOW",
@@ -50,7 +29,6 @@ __all__ = [
     "Lost",
     "Subscribing",
     "Subscription",
-    "Subscriptions",
     "TopicMessage",
     "record",
     "start_text",
@@ -61,28 +39,47 @@ CLOSED = "CLOSED"
 """Why a subscription ended: by ourselves."""
 
 
+class Owner(Protocol):
+    """All subscriptions of a client: what one of them stands on."""
+
+    @property
+    def link(self) -> Caller:
+        """The connection that there is, or was last."""
+
+    @property
+    def calls(self) -> Calls:
+        """The client, also between two connections."""
+
+    @property
+    def stays(self) -> bool:
+        """Whether another connection follows one that is lost."""
+
+    def closed(self, subscription: "Subscription") -> None: ...
+
+
 class Subscription:
     """Messages as they come. Iterate over it; `batches` is the fast way; `close` ends it.
 
     Several tasks may read it, one by one and in batches: each message goes to exactly one of them.
     """
 
-    def __init__(
-        self,
-        caller: Caller,
-        number: int,
-        filter_text: str,
-        qos: int,
-        closed: Callable[[int], object],
-    ) -> None:
+    def __init__(self, owner: Owner, number: int, filter_text: str, qos: int) -> None:
         self.number = number
+        """On the connection that there is; another one behind each loss."""
         self.filter = filter_text
         self.qos = qos
+        self.window = TOPIC_WINDOW
+        self.start = "now"
+        self.is_asked = False
+        """Whether the program subscribed; else it came with a durable session."""
+        self.is_resumed = False
+        """Whether it goes on from an earlier connection."""
+        self.places: Places | None = Places() if owner.stays else None
+        """Where it is, if nobody but the client knows."""
         self.lost: list[Lost] = []
         """What was gone before it was acknowledged, as it became known; a loss of a group is told to one
         member, who would have got the messages."""
-        self._caller = caller
-        self._closed = closed
+        self._owner = owner
         self._waiting: deque[Batch | TopicMessage] = deque()
         """What is at hand. A batch that is taken one by one stays in it until its last message is taken."""
         self._ended = ""
@@ -92,7 +89,7 @@ class Subscription:
         return self
 
     async def __anext__(self) -> TopicMessage:
-        self._caller.check_loop()
+        self._owner.calls.check_loop()
         if not self._waiting and not await self._any():
             raise StopAsyncIteration
         first = self._waiting[0]
@@ -111,6 +108,17 @@ class Subscription:
             if isinstance(first, Batch):
                 yield first.rest()
 
+    async def acking(self) -> AsyncIterator[TopicMessage]:
+        """Each message, acknowledged when the next one is asked for; one that raised or broke out is not.
+
+        With a client that stays, a program that reads so needs to know nothing of faults: what was in hand
+        when a connection was lost comes again.
+        """
+        while (message := await anext(self, None)) is not None:
+            yield message
+            with contextlib.suppress(Stale):
+                await message.ack()
+
     async def get(self, timeout_s: float) -> TopicMessage | None:
         """The next message, or None if none came in time or the subscription is closed."""
         try:
@@ -121,29 +129,36 @@ class Subscription:
 
     async def close(self) -> None:
         """Gives back what nobody has looked at, and unsubscribes; in a durable session for good."""
-        self._caller.check_loop()
+        self._owner.calls.check_loop()
         if not self._leave():
             return
         with contextlib.suppress(NotFound):  # the node has just ended it
             # What the node has not answered it may still begin to deliver: until then we are known.
-            await self._caller.call(
-                self._unsubscribing,
-                Done,
-                heard=lambda _: self._closed(self.number),
-                must_arrive=True,
-            )
+            try:
+                await self._owner.link.call(
+                    self._unsubscribing,
+                    Done,
+                    heard=lambda _: self._owner.closed(self),
+                    must_arrive=True,
+                )
+            except (ConnectionLost, Refused):
+                if not self._owner.stays:
+                    raise
+                self._owner.closed(self)
 
     def take_back(self) -> None:
         """Closes it without waiting: nobody has it."""
         if self._leave():
-            self._caller.cast(self._unsubscribing, lambda _: self._closed(self.number))
+            self._owner.link.cast(self._unsubscribing, lambda _: self._owner.closed(self))
 
     def _leave(self) -> bool:
         """Takes no more; whether the node must be told."""
         self.give_back()
-        if self._ended or not self._caller.is_open:
+        if self._ended or not self._owner.link.is_open:
             if self._ended != CLOSED:
-                self._closed(self.number)
+                self._owner.closed(self)
+            if self._owner.stays and not self._ended:
+                self.end(CLOSED)
             return False
         self._ended = CLOSED
         self._news.set()
@@ -189,20 +204,37 @@ class Subscription:
     def connection_lost(self) -> None:
         self._news.set()
 
+    @property
+    def is_ended(self) -> bool:
+        return bool(self._ended)
+
+    def cut(self) -> None:
+        """Its connection is gone, and another one will follow: what nobody has taken comes again."""
+        self._waiting = deque(
+            one for one in self._waiting if not (isinstance(one, Batch) and one.feed.qos)
+        )
+        if self.places is not None:
+            self.places.again()
+
+    def take_all(self) -> list[Batch | TopicMessage]:
+        """What came for another one, before its number was known to be that one's."""
+        taken, self._waiting = list(self._waiting), deque()
+        return taken
+
     async def _any(self) -> bool:
         """Waits until something is at hand; False if we have closed it.
 
         Every reader that waits is woken by every message, and looks again: one that was cancelled, or came
         too late, takes nothing with it.
         """
-        self._caller.check_loop()
+        self._owner.calls.check_loop()
         while not self._waiting:
             if self._ended == CLOSED:
                 return False
             if self._ended:
                 raise SubscriptionEnded(self._ended)
-            if self._caller.lost.done():
-                raise self._caller.lost.result()
+            if self._owner.calls.lost.done():
+                raise self._owner.calls.lost.result()
             self._news.clear()
             await self._news.wait()
         return True
@@ -216,142 +248,17 @@ class OpenedSession(list[Subscription]):
     places: open the session again when the right is granted, or when there is room."""
 
 
-class Subscriptions:
-    """Sorts what a node pushes by subscription and feed."""
-
-    def __init__(self, caller: Caller) -> None:
-        self._caller = caller
-        self._known: dict[int, Subscription] = {}
-        self._feeds: dict[int, tuple[Feed, Subscription]] = {}
-        self._wanted: Counter[str] = Counter()
-        """Filters of subscriptions that somebody waits for."""
-        self._unread: dict[str, Subscription] = {}
-        """Subscriptions by their filters that were answered to nobody, as long as somebody waits for them."""
-        self._unheard_session: tuple[str, SessionOpened] | None = None
-
-    async def open_session(self, name: str, expiry_s: int) -> OpenedSession:
-        check_session(name, expiry_s)
-
-        def keep(answer: Answer) -> None:
-            if isinstance(answer, SessionOpened):
-                self._unheard_session = (name, answer)
-
-        try:
-            opened = await self._caller.call(
-                lambda call: OpenSession(call, name, expiry_s), SessionOpened, unheard=keep
-            )
-        except SessionTaken:
-            # By ourselves, in a call that was cancelled: its answer is before this one.
-            if self._unheard_session is None or self._unheard_session[0] != name:
-                raise
-            opened, self._unheard_session = self._unheard_session[1], None
-        found = OpenedSession(self._of(number, text) for number, text in opened.subscriptions)
-        found.left_out = dict(opened.left_out)
-        return found
-
+class Subscribes(Protocol):
     async def subscribe(
-        self, filter_text: str, *, window: int, start: str, qos: int, no_local: bool = False
-    ) -> Subscription:
-        check_subscription(filter_text, window, start, qos)
-        self._wanted[filter_text] += 1
-        try:
-            answer = await self._caller.call(
-                lambda call: SubscribeTopic(call, filter_text, window, start, qos, no_local),
-                TopicSubscribed,
-                unheard=self._unheard,
-            )
-        except BaseException:
-            self._want_no_more(filter_text)
-            self._take_back(filter_text)
-            raise
-        self._want_no_more(filter_text)
-        self._unread.pop(filter_text, None)
-        subscription = self._of(answer.subscription, filter_text)
-        subscription.qos = qos
-        for feed, owner in self._feeds.values():
-            if owner is subscription:
-                feed.qos = qos
-        return subscription
-
-    def _want_no_more(self, filter_text: str) -> None:
-        self._wanted[filter_text] -= 1
-        if not self._wanted[filter_text]:
-            del self._wanted[filter_text]
-
-    def _unheard(self, answer: Answer) -> None:
-        """The caller gave up before the answer."""
-        if isinstance(answer, TopicSubscribed):
-            self._unread[answer.filter] = self._of(answer.subscription, "")
-            self._take_back(answer.filter)
-
-    def _take_back(self, filter_text: str) -> None:
-        """A subscription that nobody reads must not stall a group.
-
-        A filter is one subscription, however often it is asked for: others may have it, or wait for it.
-        """
-        if filter_text not in self._wanted:
-            known = self._unread.pop(filter_text, None)
-            if known is not None and not known.filter:
-                known.take_back()
-
-    def sort(self, message: WireMessage) -> bool:
-        """Takes a push that is about topics; False if it is not."""
-        match message:
-            case Messages(number, frames, tries, upto):
-                known = self._feeds.get(number)
-                if known is not None:
-                    known[0].tries.update(tries)
-                    known[1].put(Batch(known[0], frames, upto))
-            case FeedBegun(number, subscription):
-                owner = self._of(subscription, "")
-                self._feeds[number] = (Feed(self._caller, message), owner)
-            case FeedStopping(number):
-                known = self._feeds.get(number)
-                if known is not None:
-                    known[1].give_back(known[0])
-            case FeedEnded(number):
-                known = self._feeds.pop(number, None)
-                if known is not None:
-                    known[0].is_open = False
-                    known[1].drop(known[0])
-            case RetainedMessage(subscription, frame):
-                self._of(subscription, "").put(TopicMessage(None, stored_at(frame, 0), 1))
-            case MessagesLost(subscription):
-                self._of(subscription, "").lost.append(Lost(message))
-                self._caller.send(ConfirmLost(message.feed, [(message.first, message.upto)]))
-            case TopicSubscriptionEnded(subscription, code):
-                self._of(subscription, "").end(code)
-            case _:
-                return False
-        return True
-
-    def lost(self) -> None:
-        for subscription in self._known.values():
-            subscription.connection_lost()
-
-    def leave(self) -> None:
-        """A clean end: what nobody has looked at is for others at once, and nobody is to blame."""
-        for subscription in self._known.values():
-            subscription.give_back()
-        for feed, _ in self._feeds.values():
-            feed.flush()
-
-    def _of(self, number: int, filter_text: str) -> Subscription:
-        known = self._known.get(number)
-        if known is None:
-            known = self._known[number] = Subscription(
-                self._caller, number, filter_text, 1, lambda gone: self._known.pop(gone, None)
-            )
-        if filter_text:
-            known.filter = filter_text
-        return known
+        self, filter_text: str, *, window: int, start: str, qos: int
+    ) -> Subscription: ...
 
 
 class Subscribing:
     """What `moor.subscribe` returns: `await` it for a `Subscription`, or iterate over it at once."""
 
     def __init__(
-        self, subscriptions: Subscriptions, filter_text: str, window: int, start: str, qos: int
+        self, subscriptions: "Subscribes", filter_text: str, window: int, start: str, qos: int
     ) -> None:
         self._subscriptions = subscriptions
         self._filter, self._window, self._start, self._qos = filter_text, window, start, qos
@@ -368,6 +275,15 @@ class Subscribing:
         subscription = await self._make()
         try:
             async for message in subscription:
+                yield message
+        finally:
+            await subscription.close()
+
+    async def acking(self) -> AsyncIterator[TopicMessage]:
+        """As `Subscription.acking`; closed at its end."""
+        subscription = await self._make()
+        try:
+            async for message in subscription.acking():
                 yield message
         finally:
             await subscription.close()

@@ -2,6 +2,7 @@
 
 listen = scheme "://" host ":" port      scheme is tcp or tls; port 0 asks for a free one
 http   = [ scheme "://" ] host ":" port | "off"     scheme is http or https
+mqtt   = scheme "://" host ":" port      scheme is mqtt or mqtts
 host   = name | IPv4 | "[" IPv6 "]"
 """
 
@@ -9,14 +10,20 @@ import ipaddress
 import re
 from typing import Literal, NamedTuple
 
-Scheme = Literal["tcp", "tls", "http", "https"]
+Scheme = Literal["tcp", "tls", "http", "https", "mqtt", "mqtts"]
 
 LISTEN_FORM = "tcp://HOST:PORT or tls://HOST:PORT (port 0 takes a free one, IPv6 in brackets)"
 HTTP_FORM = 'HOST:PORT or https://HOST:PORT (port 0 takes a free one, IPv6 in brackets) or "off"'
+MQTT_FORM = (
+    "mqtt://HOST:PORT or mqtts://HOST:PORT (port 0 takes a free one, IPv6 in brackets), or off"
+)
 PORT_MAX = 65_535
 
 DEFAULT_ADDRESS = "tcp://127.0.0.1:7411"
 """Where a node listens, and where clients look for one, unless somebody says otherwise."""
+
+DEFAULT_MQTT = "mqtt://127.0.0.1:1883"
+"""Where a node listens for clients of MQTT: the port that all of them try, on this machine only."""
 
 _HOST_NAME = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(\.(?!-)[A-Za-z0-9_-]{1,63})*\.?")
 _HOST_AND_PORT = re.compile(r"(?:\[(?P<six>[^\[\]]*)\]|(?P<host>[^\[\]:/@]*)):(?P<port>[0-9]{1,5})")
@@ -70,6 +77,14 @@ def http_address(text: str) -> Address | None:
     if text.startswith("https://"):
         return _address("https", text.removeprefix("https://"))
     return _address("http", text.removeprefix("http://"))
+
+
+def mqtt_address(text: str) -> Address:
+    """Parse one entry of `mqtt`; ValueError says what is wrong with it."""
+    for scheme in ("mqtt", "mqtts"):
+        if text.startswith(f"{scheme}://"):
+            return _address(scheme, text.removeprefix(f"{scheme}://"))
+    raise ValueError("it does not begin with mqtt:// or mqtts://")
 
 
 def _address(scheme: Scheme, text: str) -> Address:

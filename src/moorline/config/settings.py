@@ -17,13 +17,17 @@ from moorline import ids, limits
 from moorline.config.access import KERBEROS, Access
 from moorline.config.addresses import (
     DEFAULT_ADDRESS,
+    DEFAULT_MQTT,
     HTTP_FORM,
     LISTEN_FORM,
+    MQTT_FORM,
     Address,
     http_address,
     listen_address,
+    mqtt_address,
 )
 from moorline.config.kerberos import Kerberos
+from moorline.config.mqtt import PROXY_SOURCES_FORM, mqtt_problems, proxy_problems
 from moorline.config.problem import Problem, text_setting
 from moorline.config.records import Records
 from moorline.config.resolver import Resolver
@@ -114,6 +118,61 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         ),
         Meta(max_length=limits.HTTP_NAMES_MAX),
     ] = msgspec.field(default_factory=list)
+    mqtt: Annotated[
+        list[str],
+        text_setting(
+            "Addresses of MQTT 5 and 3.1.1; mqtts:// uses the files of TLS. Where the default is taken by "
+            "another program, the node starts without it.",
+            f"a list of {MQTT_FORM}",
+        ),
+    ] = msgspec.field(default_factory=lambda: [DEFAULT_MQTT])
+    mqtt_proxy: Annotated[
+        list[str],
+        text_setting(
+            "Addresses of mqtt behind a proxy that speaks the PROXY protocol, version 1 or 2: each "
+            "connection begins with who is behind it.",
+            "a list of addresses of mqtt",
+        ),
+    ] = msgspec.field(default_factory=list)
+    mqtt_proxy_sources: Annotated[
+        list[str],
+        text_setting(
+            "Where such a proxy may come from; all others are cut at the addresses of mqtt_proxy.",
+            PROXY_SOURCES_FORM,
+        ),
+        Meta(max_length=limits.PROXY_SOURCES_MAX),
+    ] = msgspec.field(default_factory=lambda: ["127.0.0.0/8", "::1/128"])
+    mqtt_packet_bytes_max: Annotated[
+        int,
+        Meta(ge=1_024, le=limits.MIB, description="Largest packet of MQTT that a client may send."),
+    ] = limits.MQTT_PACKET_BYTES_MAX
+    mqtt_retained_bytes_max: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=1 << 40,
+            description="Bytes of all retained messages of this node together. A message beyond it is stored "
+            "and delivered, and not retained.",
+        ),
+    ] = limits.MQTT_RETAINED_BYTES_MAX
+    mqtt_session_expiry_s_max: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=limits.SESSION_EXPIRY_S_MAX,
+            description="Longest time for which a session of MQTT outlives its connection; a client that "
+            "asks for more is told this.",
+        ),
+    ] = limits.MQTT_SESSION_EXPIRY_S_MAX
+    mqtt_keep_alive_s_max: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=65_535,
+            description="Longest silence of a client of MQTT 5; one that asks for more, or for none, is told "
+            "this.",
+        ),
+    ] = limits.MQTT_KEEP_ALIVE_S_MAX
     catalog: Annotated[
         str,
         text_setting(
@@ -193,6 +252,13 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def http_address(self) -> Address | None:
         return http_address(self.http)
 
+    def mqtt_listeners(self) -> list[str]:
+        """As they are written; none if it is off."""
+        return [text for text in self.mqtt if text != "off"]
+
+    def mqtt_addresses(self) -> list[Address]:
+        return [mqtt_address(text) for text in self.mqtt_listeners()]
+
     def http_listener(self) -> str:
         """What the HTTP port is called where listeners are named; empty if it is off."""
         address = self.http_address()
@@ -209,6 +275,13 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             except ValueError as error:
                 yield Problem(("advertise",), f'"{given}": {error}; accepted: {LISTEN_FORM}')
         yield from _http_problems(self)
+        yield from mqtt_problems(
+            self.mqtt,
+            has_tls=bool(self.tls_certificate and self.tls_key),
+            anonymous=self.anonymous,
+            mechanisms_of=self.access.mechanisms_of,
+        )
+        yield from proxy_problems(self.mqtt, self.mqtt_proxy, self.mqtt_proxy_sources)
         yield from _access_problems(self)
         yield from _kerberos_problems(self)
         if (text := _catalog_problem(self.catalog)) is not None:
@@ -329,19 +402,23 @@ def _access_problems(config: Config) -> Iterator[Problem]:
         ("access.quotas", config.access.bounded_listeners()),
     ):
         for listener in listeners:
-            if listener not in (*config.listen, http):
+            if listener not in (*config.listen, *config.mqtt, http):
                 yield Problem(
                     (key, "listen"),
-                    f'"{listener}" is no listener; accepted: one of listen, or the HTTP port with its scheme',
+                    f'"{listener}" is no listener; accepted: one of listen or mqtt, or the HTTP port with '
+                    "its scheme",
                 )
 
 
 def _kerberos_problems(config: Config) -> Iterator[Problem]:
     takers = [text for text in config.listen if KERBEROS in config.access.mechanisms_of(text)]
-    if takers and not (config.kerberos.keytab and config.kerberos.service):
+    of_mqtt = [
+        text for text in config.mqtt_listeners() if KERBEROS in config.access.mechanisms_of(text)
+    ]
+    if (takers or of_mqtt) and not (config.kerberos.keytab and config.kerberos.service):
         yield Problem(
             ("access.mechanisms", "kerberos.keytab", "kerberos.service"),
-            f'"{takers[0]}" takes gssapi: set kerberos.keytab and kerberos.service',
+            f'"{(takers or of_mqtt)[0]}" takes gssapi: set kerberos.keytab and kerberos.service',
         )
     for text in takers:
         # Who may come in with less would not trouble with a ticket, and its bytes would be read by all.

@@ -323,6 +323,9 @@ class _OpenFile:
             _raise_if_full(error, self._where)
             raise
 
+    def fileno(self) -> int:
+        return self._descriptor
+
     def close(self) -> None:
         if self._descriptor >= 0:
             descriptor, self._descriptor = self._descriptor, -1

@@ -30,9 +30,13 @@ class ReadOnlyDisk:
 
     def open(self, path: str, *, create: bool) -> DiskFile:
         assert not create, f"{path} would be made"
+        return ReadOnlyFile(self, self.descriptor_of(path), path)
+
+    def descriptor_of(self, path: str) -> int:
+        """Opened for reading; whoever wraps it closes it."""
         descriptor = os.open(self.where(path), os.O_RDONLY | os.O_CLOEXEC)
         self._open_handles += 1
-        return ReadOnlyFile(self, descriptor, path)
+        return descriptor
 
     def exists(self, path: str) -> bool:
         return self.where(path).exists()

@@ -7,7 +7,7 @@ import socket
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from moorline.config.addresses import Address
 from moorline.core.connecting_link import ConnectingLink
@@ -98,6 +98,45 @@ class Batch:
                     self.unheard(answer)
 
 
+class Calls(Protocol):
+    """Whatever calls go by: a connection, or what stands for one after the other."""
+
+    async def call(
+        self,
+        make: Make,
+        reply: type[Reply],
+        *,
+        heard: Heard | None = None,
+        unheard: Heard | None = None,
+        must_arrive: bool = False,
+    ) -> Reply: ...
+
+    async def call_all(
+        self,
+        makes: Sequence[Make],
+        *,
+        heard: Heard | None = None,
+        unheard: Heard | None = None,
+        must_arrive: bool = False,
+    ) -> list[Answer]: ...
+
+    def cast(self, make: Make, heard: Heard | None = None) -> None: ...
+
+    def check_loop(self) -> None: ...
+
+    def close(self, code: str, text: str) -> None: ...
+
+    @property
+    def is_open(self) -> bool: ...
+
+    @property
+    def node(self) -> Welcome | None: ...
+
+    lost: "asyncio.Future[ConnectionLost | Refused]"
+    gone: "asyncio.Future[None]"
+    pushed: Callable[[list[Message]], None] | None
+
+
 class Caller(Connection):
     """A connection that calls. `pushed` hears the messages that answer no call."""
 
@@ -127,6 +166,8 @@ class Caller(Connection):
         self.pushed = pushed
         self.established: asyncio.Future[None] = self._loop.create_future()
         self.lost: asyncio.Future[ConnectionLost | Refused] = self._loop.create_future()
+        self.end_code = ""
+        """Of the goodbye, or of what ended the link, once it is lost."""
         self._batches: dict[int, tuple[Batch, int]] = {}
         self._next_call = 1
         self._vacancy = asyncio.Event()
@@ -168,12 +209,15 @@ class Caller(Connection):
         heard: Heard | None = None,
         unheard: Heard | None = None,
         must_arrive: bool = False,
+        begun: Callable[[], object] | None = None,
     ) -> list[Answer]:
         """Many calls in as few frames as they need; refusals are among the answers.
 
         `heard` hears each answer when it comes, in its order among what is pushed, cancelled or not;
         `unheard` each answer that this call was cancelled before it could return. A call that is cancelled
-        is given up at the node too, unless it `must_arrive`: then it is also sent without waiting.
+        is given up at the node too, unless it `must_arrive`: then it is also sent without waiting. `begun` is
+        called when they leave: before that a lost connection has done nothing of it. `answers_before` tells
+        of its error whether they had left, and what had been answered.
         """
         self.check_loop()
         if not makes:
@@ -182,6 +226,8 @@ class Caller(Connection):
             await self._wait_for_room()
         batch = Batch(len(makes), self._loop.create_future(), heard, unheard)
         first = self._begin(makes, batch)
+        if begun is not None:
+            begun()
         try:
             return await batch.done
         except asyncio.CancelledError:
@@ -265,6 +311,7 @@ class Caller(Connection):
 
     def ended(self, code: str, text: str) -> None:
         error: ConnectionLost | Refused
+        self.end_code = code
         if code == "LOST" and self.alert:
             error = certificate_refused(self.alert)
         elif code == "AUTH" and self._link.mechanism == KERBEROS:
@@ -281,7 +328,7 @@ class Caller(Connection):
             self.established.exception()
         for batch in {batch for batch, _ in self._batches.values()}:
             if not batch.done.done():
-                batch.done.set_exception(_unanswered(error))
+                batch.done.set_exception(_unanswered(error, batch.answers))
         self._batches.clear()
         self._vacancy.set()
 
@@ -311,11 +358,25 @@ def _why_unsendable(message: Message, other: MessageDecoder) -> tuple[str, str]:
     return "TOO_LARGE" if "of length <=" in fault else "MALFORMED", fault
 
 
-def _unanswered(error: ConnectionLost | Refused) -> ConnectionLost | Refused:
+def answers_before(error: ConnectionLost | Refused) -> list[Answer | None] | None:
+    """Of calls that were made together and met the end of their link: what had been answered, each in its
+    place. None if the link ended before they left."""
+    return getattr(error, _ANSWERS, None)
+
+
+_ANSWERS = "answers_before"
+
+
+def _unanswered(
+    error: ConnectionLost | Refused, answers: list[Answer | None]
+) -> ConnectionLost | Refused:
     """For calls that were sent: nobody may take the end of the link for an answer."""
     if isinstance(error, Refused):
-        return error
-    return type(error)(f"{error}; what was asked last may have been done or not")
+        found: ConnectionLost | Refused = type(error)(error.reason, error.text)
+    else:
+        found = type(error)(f"{error}; what was asked last may have been done or not")
+    setattr(found, _ANSWERS, answers)
+    return found
 
 
 async def open_caller(

@@ -144,10 +144,13 @@ class Connection(asyncio.Protocol):
 
     def push(self, message: Message, size_bytes: int) -> None:
         """Sends what nobody asked for just now: by the frame, so that `writable` stays true to it."""
-        self.send(message)
+        self._pending.append(message)
         self._pushed_bytes += size_bytes
         if self._pushed_bytes >= FRAME_BYTES_MAX:
             self._flush()
+        elif not self._flush_due:
+            self._flush_due = True
+            self._loop.call_soon(self._flush)
 
     def send_all(self, messages: Iterable[Message]) -> None:
         self._pending.extend(messages)

@@ -52,6 +52,10 @@ class CommitStore(Protocol[Batch]):
         ...
 
 
+Begin = Callable[[Batch, Callable[[BaseException | None], None]], bool]
+"""Writes a batch on the loop and calls back when it is durable, or why it is not; False: for a thread."""
+
+
 class Caller(Protocol):
     """Whoever sent what is committed, and is answered: a session is one."""
 
@@ -74,7 +78,8 @@ class GroupCommit(Generic[Batch]):
 
     `answered` is called behind the answers of each batch. `pause_ms` says how long after the beginning of a
     commit the next one begins at the earliest. With `waits_for_room` a `write` that ends with `DiskFull` has
-    left the store as it was: it is tried again until there is room, and nobody is answered before.
+    left the store as it was: it is tried again until there is room, and nobody is answered before. `begin` is
+    asked first, of a store that can have the disk work without a thread.
     """
 
     def __init__(
@@ -85,6 +90,7 @@ class GroupCommit(Generic[Batch]):
         answered: Callable[[Batch], None],
         pause_ms: Callable[[Batch], int] = lambda _: 0,
         waits_for_room: bool = False,
+        begin: Begin[Batch] | None = None,
     ) -> None:
         self.failed: asyncio.Future[MoorlineError] = asyncio.get_running_loop().create_future()
         """Why nothing is promised any more: the node must end."""
@@ -98,6 +104,7 @@ class GroupCommit(Generic[Batch]):
         """Why callers are held: changes wait for the disk."""
         self._answered = answered
         self._pause_ms = pause_ms
+        self._begin = begin
         self._loop = asyncio.get_running_loop()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"moorline-{name}")
         self._answers: dict[Caller, list[Answer]] = {}
@@ -177,7 +184,8 @@ class GroupCommit(Generic[Batch]):
             caller.hold_reading(self._hold)
 
     async def between_batches(self, work: Callable[[], None]) -> None:
-        """Does it in the thread that writes, while no batch is being written."""
+        """Does it in the thread that writes, while no batch is being written there; a sync that `begin` has
+        asked for may be under way."""
         await self._loop.run_in_executor(self._thread, work)
 
     # --- one commit -------------------------------------------------------------------------------
@@ -208,6 +216,8 @@ class GroupCommit(Generic[Batch]):
             # In a turn of its own: the answers of the commit before it leave first.
             self._loop.call_soon(self._write_here, commit)
             return
+        if self._begin is not None and self._has_begun(self._begin, commit, batch):
+            return
         # In the thread, although a lone client would be answered sooner without the way there and back: a
         # disk that hangs must not take the loop with it.
         written = self._loop.run_in_executor(self._thread, self._store.write, batch)
@@ -216,6 +226,13 @@ class GroupCommit(Generic[Batch]):
                 commit, OSError("a write was given up") if done.cancelled() else done.exception()
             )
         )
+
+    def _has_begun(self, begin: Begin[Batch], commit: _Commit[Batch], batch: Batch) -> bool:
+        try:
+            return begin(batch, lambda error: self._written(commit, error))
+        except Exception as error:
+            self._written(commit, error)
+            return True
 
     def _write_here(self, commit: _Commit[Batch]) -> None:
         try:
@@ -227,6 +244,8 @@ class GroupCommit(Generic[Batch]):
             self._written(commit, None)
 
     def _written(self, commit: _Commit[Batch], error: BaseException | None) -> None:
+        if self.failed.done():
+            return
         if self._waits_for_room and isinstance(error, DiskFull):
             self._wait_for_room(commit, error)
             return

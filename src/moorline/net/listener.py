@@ -179,6 +179,11 @@ class Listeners:
         """Among principals, whatever listener they came by."""
 
     @property
+    def acceptor(self) -> Acceptor:
+        """Of whoever comes by the door of this node's connections, whatever is spoken."""
+        return self._acceptor
+
+    @property
     def accepted(self) -> int:
         """Since the start."""
         return self._acceptor.accepted

@@ -4,12 +4,12 @@ from functools import partial
 
 from moorline.errors import Malformed
 from moorline.limits import GROUP_ROWS_PER_PAGE_MAX
-from moorline.net.caller import Caller
+from moorline.net.caller import Calls
 from moorline.wire.group import NO_SHARD, CursorFacts, DescribeGroup, GroupDescribed, MemberFacts
 
 
 async def described_group(
-    caller: Caller, group: str, count: int = GROUP_ROWS_PER_PAGE_MAX
+    caller: Calls, group: str, count: int = GROUP_ROWS_PER_PAGE_MAX
 ) -> GroupDescribed:
     """All members and places of a group. Its pages are of one moment each, and not all of the same."""
     members: list[MemberFacts] = []

@@ -123,6 +123,9 @@ class Session(Connection):
         """Answers that were not ready when their calls were handled."""
         self._in_flight -= len(answers)
         self._send_answers(answers)
+        if len(answers) == 1:
+            # Whoever sends one at a time waits for it: it leaves before another turn of the loop.
+            self._flush()
         if self._in_flight < CALLS_IN_FLIGHT_MAX // 2 and CALLS in self._holds:
             self.release_reading(CALLS)
             self._turn_soon()

@@ -37,8 +37,9 @@ class SessionRights(Protocol):
     def first_lacking(self, right: int, below: str, names: list[str]) -> str | None:
         """The path of the first of many names below a path that lacks a right."""
 
-    def somewhere(self, right: int, apart: frozenset[str]) -> bool:
-        """Whether it has the right at any path at all that does not begin with one of those levels."""
+    def somewhere(self, right: int, below: str, apart: frozenset[str] = frozenset()) -> bool:
+        """Whether it has the right at any path at all at or below one, that does not begin with one of those
+        levels."""
 
     def denied(self, right: int, path: str) -> bool:
         """Whether rows take away what one has without any, as by knowing a queue's id."""

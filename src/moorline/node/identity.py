@@ -14,7 +14,7 @@ import errno
 import logging
 import os
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 
 from moorline.catalog import Catalog
@@ -88,10 +88,16 @@ class Identity:
         return "the catalog does not renew the lease of this node: nothing is answered"
 
     async def register(
-        self, *, roles: list[str], addresses: list[str], http: str | None, version: str
+        self,
+        *,
+        roles: list[str],
+        addresses: list[str],
+        http: str | None,
+        version: str,
+        shards: Sequence[int],
     ) -> None:
         is_ours = await self._identities.register(
-            roles=roles, addresses=addresses, http=http, version=version
+            roles=roles, addresses=addresses, http=http, version=version, shards=shards
         )
         if not is_ours:
             raise self._identities.taken()

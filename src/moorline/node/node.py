@@ -15,6 +15,7 @@ from typing import Any
 from moorline.access.demands import Demands
 from moorline.access.guard import Declared, anybody
 from moorline.catalog import Catalog, EmbeddedPostgres
+from moorline.catalog.mqtt_sessions import MqttSessions
 from moorline.catalog.service_audit import recompute_all
 from moorline.cluster.links import Links
 from moorline.config.addresses import Address
@@ -32,6 +33,7 @@ from moorline.errors import CatalogUnreachable, MoorlineError
 from moorline.ids import text_of
 from moorline.journal.disk_watch import FillsDisk
 from moorline.metrics import Metrics
+from moorline.mqtt.commands import MqttCommands
 from moorline.net.clock import monotonic_ms
 from moorline.net.descriptors import in_use, of_process
 from moorline.net.group_commit import GroupCommit
@@ -54,6 +56,8 @@ from moorline.node.descriptors import watch as watch_descriptors
 from moorline.node.folder import HeldFolder, check_room, identity, is_new, leave_note, locked
 from moorline.node.health import PAGES, Problems, Severity, full_disk
 from moorline.node.identity import Identity, held_identity
+from moorline.node.mqtt import Mqtt, open_mqtt
+from moorline.node.mqtt import watch as watch_mqtt
 from moorline.node.queues import FOLDER as QUEUES_FOLDER
 from moorline.node.queues import open_homes, open_queues, watch_services
 from moorline.node.queues import watch as watch_queues
@@ -72,7 +76,6 @@ from moorline.records.native import NativeRecords
 from moorline.records.polling import register as register_polls
 from moorline.records.sockets import register as register_records
 from moorline.records.subscribing import Tables
-from moorline.resolver.cluster_entries import ShardPlace
 from moorline.resolver.commands import ResolverBroker
 from moorline.services.operator import OperatorBroker
 from moorline.version import SOFTWARE
@@ -127,6 +130,7 @@ class Node:
         self._web: HttpServer | None = None
         self._queues: QueueBroker | None = None
         self._topics: Topics | None = None
+        self._mqtt: Mqtt | None = None
         self._resolver: ResolverBroker | None = None
         self._records: Tables | None = None
         self._problems = Problems()
@@ -184,9 +188,12 @@ class Node:
     def ready_line(self) -> str:
         """The one line that scripts wait for."""
         native = " ".join(str(address) for address in self.addresses)
+        mqtt = "".join(f" {address}" for address in self._mqtt.addresses) if self._mqtt else ""
         http = f" {self.http}" if self.http else ""
         roles = ",".join(self.roles)
-        return f"moor: {self.config.node} ready: {native}{http} roles={roles} pid={os.getpid()}"
+        return (
+            f"moor: {self.config.node} ready: {native}{http}{mqtt} roles={roles} pid={os.getpid()}"
+        )
 
     # --- the parts, in the order of their start ---------------------------------------------------
 
@@ -240,8 +247,12 @@ class Node:
         self._problems.watch(Severity.WANTS_CARE, self._access.audit.problem)
 
     def _entrants(self) -> list[Entrant]:
-        """Whoever is in, by a native listener or by the HTTP port."""
-        return [*self._listeners.sessions, *(self._web.peers if self._web is not None else ())]
+        """Whoever is in, by a native listener, by MQTT or by the HTTP port."""
+        return [
+            *self._listeners.sessions,
+            *(self._web.peers if self._web is not None else ()),
+            *(self._mqtt.listeners.peers if self._mqtt is not None else ()),
+        ]
 
     def _entered(self, session: Entrant) -> SessionRights:
         identity = session.identity
@@ -350,6 +361,14 @@ class Node:
             name_of(owner) or ANONYMOUS
         )
         self._declared.update(topics.declared())
+        commands = MqttCommands(
+            lambda: self._mqtt.broker if self._mqtt is not None else None,
+            MqttSessions(self._catalog),
+            self.config.node,
+            Demands(self._access.trail, self._access.trail),
+        )
+        stack.callback(commands.close)
+        self._declared.update(commands.declared())
         stack.callback(self._access.table.on_change(topics.judge_soon))
         watch_topics(self.metrics, topics)
         self._watch_commits("streams", topics.streams.commits, topics.streams)
@@ -362,7 +381,6 @@ class Node:
                 self.config,
                 self._catalog,
                 self._access,
-                None if self._topics is None else self._known_shards,
                 is_new=is_new,
             )
         )
@@ -397,11 +415,6 @@ class Node:
         )
         self._declared.update(publications.declared())
 
-    def _known_shards(self) -> list[ShardPlace]:
-        assert self._topics is not None
-        found = self._topics.directory.shard_extents()
-        return [ShardPlace(shard.home, shard.number) for shard in found]
-
     def _publish_audit(self, stack: contextlib.AsyncExitStack, topics: Topics) -> None:
         audit = self._access.audit
         audit.publish = partial(published, topics.streams)
@@ -433,7 +446,9 @@ class Node:
         http = config.http_address()
         has_http = http is not None and not HTTP_ROLES.isdisjoint(self.roles)
         is_https = has_http and http is not None and http.scheme == "https"
-        if is_https or any(address.scheme == "tls" for address in config.listen_addresses()):
+        has_mqtts = any(address.scheme == "mqtts" for address in config.mqtt_addresses())
+        has_tls = any(address.scheme == "tls" for address in config.listen_addresses())
+        if is_https or has_mqtts or has_tls:
             await self._open_tls(stack)
         stack.push_async_callback(self._listeners.close)
         for text, address in zip(config.listen, config.listen_addresses(), strict=True):
@@ -445,8 +460,32 @@ class Node:
                 listener=text,
                 is_proxied=text in config.access.proxied,
             )
+        if self._topics is not None and config.mqtt_listeners():
+            await self._open_mqtt(stack, self._topics)
         if has_http:
             await self._open_http(stack, handlers)
+
+    async def _open_mqtt(self, stack: contextlib.AsyncExitStack, topics: Topics) -> None:
+        assert self._catalog is not None
+
+        def opened(mqtt: Mqtt) -> None:
+            self._mqtt = mqtt
+
+        mqtt = await stack.enter_async_context(
+            open_mqtt(
+                self.config,
+                self._identity.home,
+                self._catalog,
+                topics,
+                self._access,
+                self._listeners.acceptor,
+                self._tls,
+                self._entered,
+                opened,
+                self.routes,
+            )
+        )
+        watch_mqtt(self.metrics, mqtt)
 
     async def _open_http(self, stack: contextlib.AsyncExitStack, handlers: Handlers) -> None:
         wanted = self.config.http_address()
@@ -478,6 +517,8 @@ class Node:
     async def _open_tls(self, stack: contextlib.AsyncExitStack) -> None:
         def changed() -> None:
             self._listeners.judge_again(files.trust)
+            if self._mqtt is not None:
+                self._mqtt.listeners.judge_again(files.trust)
             if self._web is not None:
                 self._web.judge_again(files.trust)
 
@@ -491,6 +532,7 @@ class Node:
             addresses=self.config.advertise or [str(address) for address in self.addresses],
             http=str(self.http) if self.http else None,
             version=SOFTWARE,
+            shards=() if self._topics is None else self._topics.streams.store.shard_numbers,
         )
 
     # --- what every node answers ------------------------------------------------------------------

@@ -11,6 +11,7 @@ from moorline.catalog.homes import Homes
 from moorline.config.settings import Queues as Settings
 from moorline.errors import DiskFull, MoorlineError
 from moorline.ids import NO_HOME
+from moorline.journal.begun_syncs import KernelSyncs
 from moorline.journal.disk import FileDisk
 from moorline.journal.disk_watch import DiskWatch
 from moorline.journal.queues.files import StoreOptions
@@ -72,6 +73,10 @@ async def open_queues(
         store.open(rebuilt_index)
         go_on_behind(store, clock.stamp_ms)
         _note(store, owner)
+    begun = KernelSyncs.of(data / FOLDER) if store.options.sync else None
+    if begun is not None:
+        store.begun_syncs = begun
+        asyncio.get_running_loop().add_reader(begun.fileno(), begun.told)
     broker = QueueBroker(store, settings, clock)
     upkeep = Upkeep(broker)
     room = DiskWatch(disk, "queues", broker, broker.checkpoints.look_for_room)
@@ -87,6 +92,9 @@ async def open_queues(
         for task in tasks:
             task.cancel()
         await broker.close()
+        if begun is not None:
+            asyncio.get_running_loop().remove_reader(begun.fileno())
+            begun.close()
         if not broker.commits.failed.done():
             _note(store, owner)
         store.close()

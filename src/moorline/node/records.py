@@ -42,7 +42,7 @@ async def open_records(
         await signing.load()
         permits = Permits(access.table)
         stack.callback(permits.close)
-        tables = Tables(settings, databases, signing, permits)
+        tables = Tables(settings, databases, signing, permits, access.trail.refused)
         stack.push_async_callback(tables.close)
         for work in (signing.keep_forever(), tables.prune_forever()):
             stack.callback(asyncio.create_task(work).cancel)

@@ -2,14 +2,13 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable
 
 from moorline.catalog import Catalog
 from moorline.catalog.homes import Homes
 from moorline.config.settings import Config
 from moorline.metrics import Metrics
 from moorline.node.access import NodeAccess
-from moorline.resolver.cluster_entries import ShardPlace
 from moorline.resolver.commands import ResolverBroker
 
 
@@ -18,7 +17,6 @@ async def open_resolver(
     config: Config,
     catalog: Catalog,
     access: NodeAccess,
-    shards: Callable[[], Iterable[ShardPlace]] | None,
     *,
     is_new: bool,
 ) -> AsyncIterator[ResolverBroker]:
@@ -30,7 +28,6 @@ async def open_resolver(
         access.table.rights,
         access.trail.refused,
         is_new=is_new,
-        shards=shards,
         rules=config.access.certificates,
         kerberos_rules=config.access.kerberos,
     )

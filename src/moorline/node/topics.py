@@ -26,6 +26,7 @@ from moorline.groups.operations import Operations
 from moorline.groups.operator import GroupBroker
 from moorline.groups.rights import Judge
 from moorline.ids import text_of
+from moorline.journal.begun_syncs import KernelSyncs
 from moorline.journal.disk import Disk, FileDisk
 from moorline.journal.disk_watch import DiskWatch
 from moorline.journal.staging.store import queries_under_way
@@ -156,6 +157,7 @@ async def open_topics(
     disk, staged = FileDisk(data / FOLDER), FileDisk(data / STAGING_FOLDER)
     shards = await asyncio.to_thread(_shards_of_this_run, data, disk, staged, config.streams.shards)
     syncs = ThreadPoolExecutor(STREAM_SYNCS_MAX, thread_name_prefix="moorline-sync")
+    begun = KernelSyncs.of(data / FOLDER)
     chosen = msgspec.structs.replace(options(config.streams), shards=shards)
     store = StreamStore(
         disk,
@@ -165,6 +167,7 @@ async def open_topics(
         syncs=syncs,
         expiry_us=clock.expiry_us,
         owner=owner.id,
+        begun_syncs=begun,
     )
     with opening(data / FOLDER):
         check_owner(data, owner.id)
@@ -180,6 +183,8 @@ async def open_topics(
     topics = Topics(config, catalog, links, store, judge, demands, clock)
     room = DiskWatch(disk, "streams", topics.streams)
     room.look()
+    if begun is not None:
+        asyncio.get_running_loop().add_reader(begun.fileno(), begun.told)
     tasks = [
         asyncio.create_task(StreamUpkeep(topics.streams).keep_up_forever()),
         asyncio.create_task(room.forever()),
@@ -197,6 +202,9 @@ async def open_topics(
         for task in tasks:
             task.cancel()
         await topics.close()
+        if begun is not None:
+            asyncio.get_running_loop().remove_reader(begun.fileno())
+            begun.close()
         store.close()
         syncs.shutdown()
 

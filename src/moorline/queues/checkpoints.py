@@ -260,6 +260,7 @@ class Checkpoints:
     async def _begin_segment(self) -> None:
         """Where the log is written: between two batches, and not on the loop if that syncs."""
         if self._store.options.sync:
+            self._store.is_log_in_thread = True
             await self._commits.between_batches(self._store.begin_segment)
         else:
             self._store.begin_segment()

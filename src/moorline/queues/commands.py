@@ -106,7 +106,9 @@ class QueueBroker(FillsDisk):
         self._turns = Turns()
         self._judging = Judging(self._judge_all, self._turns.spawn)
         self.subscriptions = Subscriptions(store, self.counts)
-        self.commits = GroupCommit(store, "queues", answered=self._answered, waits_for_room=True)
+        self.commits = GroupCommit(
+            store, "queues", answered=self._answered, waits_for_room=True, begin=store.begin
+        )
         self.checkpoints = Checkpoints(store, self.commits, settings.log_bytes_max)
 
     async def close(self) -> None:
@@ -185,12 +187,16 @@ class QueueBroker(FillsDisk):
             calls = self.quotas.may_send(session, calls, refusals)
         for call in calls:
             queue = live.get(call.queue) or store.find(call.queue)
+            body = call.body
+            size = len(body)
             if (
                 queue is None
-                or queue.is_shut
+                or queue.blocked
+                or queue.suspended
+                or queue.damaged
                 or queue.closed
                 or is_disk_full
-                or len(call.body) > body_bytes_max
+                or size > body_bytes_max
             ):
                 refusal = self.refusals.of_send(session, queue, call, is_disk_full=is_disk_full)
                 if refusal is not None:
@@ -200,10 +206,10 @@ class QueueBroker(FillsDisk):
             if expire_before and queue.maybe_expired(expire_before):
                 self.expire(queue, expire_before)
             owned = queue.owned
-            if owned.bytes + len(call.body) + RECORD_HEAD_BYTES > owned.bytes_max:
+            if owned.bytes + size + RECORD_HEAD_BYTES > owned.bytes_max:
                 refusals.append(self.quotas.stored_too_much(session, call))
                 continue
-            message = send(queue, call.body, now_ms)
+            message = send(queue, body, now_ms)
             if message:
                 answers.append(Sent(call.call, message))
             else:
@@ -236,22 +242,31 @@ class QueueBroker(FillsDisk):
     def _acknowledge(self, session: Session, calls: list[Acknowledge]) -> Iterable[Answer]:
         store, live, acknowledged = self.store, self.store.live, 0
         owners, reader = store.owners, self.owners.reader(session.rights)
+        # Nobody who proved nothing owns a queue: without this each of theirs would be judged by itself.
+        reads_all = self.owners.reads_all(session.rights)
         answers: list[Answer] = []
         at_once: list[Answer] = []
         served: list[Queue] = []
         for call in calls:
             queue = live.get(call.queue) or store.find(call.queue)
-            if queue is None or queue.blocked or queue.damaged or owners[queue.owner] != reader:
+            if (
+                queue is None
+                or queue.blocked
+                or queue.damaged
+                or not (reads_all or owners[queue.owner] == reader)
+            ):
                 refusal = self.refusals.of_reader(session, queue, call)
                 if refusal:
                     at_once.append(refusal)
                     continue
                 assert queue is not None
             if store.acknowledge(queue, call.message):
-                answers.append(Acknowledged(call.call, queue.size))
+                waiting = queue.size
+                answers.append(Acknowledged(call.call, waiting))
                 if queue.is_subscribed:
                     self.subscriptions.acknowledged(queue, 1)
-                    served.append(queue)
+                    if waiting > queue.delivered:
+                        served.append(queue)
                 acknowledged += 1
             elif store.is_gone(queue, call.message):
                 gone = Acknowledged(call.call, queue.size, is_gone=True)

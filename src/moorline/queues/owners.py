@@ -5,7 +5,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 
-from moorline.access.guard import demand, demand_unless_denied, is_owners
+from moorline.access.guard import demand, demand_somewhere, demand_unless_denied, is_owners
 from moorline.access.owner_page import OldOwner
 from moorline.core.access.owner import (
     PRINCIPAL,
@@ -130,6 +130,10 @@ class QueueOwners:
         """The owner whose queues these rights read without a look at the rows; None if there is none."""
         return (rights.is_known and owner_of(rights.principal)) or None
 
+    def reads_all(self, rights: SessionRights) -> bool:
+        """Whether a row grants it all queues, whosever they are."""
+        return bool(rights.everywhere(QUEUES) & SUBSCRIBE)
+
     def why_not_read(
         self, rights: SessionRights, queue_id: bytes, queue: Queue | None
     ) -> CallFailed | None:
@@ -139,13 +143,27 @@ class QueueOwners:
             return None
         if queue is not None and self.is_owner(rights, queue):
             return None
-        if rights.everywhere(QUEUES) & SUBSCRIBE:
+        if self.reads_all(rights):
             return None
         try:
             demand(rights, SUBSCRIBE, path_of(queue_id), self._judged_name(queue_id, queue))
         except (Denied, RightsUnknown) as error:
             return error
         return None
+
+    def demand_send_somewhere(self, rights: SessionRights) -> None:
+        """What some `Send` needs, whichever queue it is to: whoever knows an id may, unless rows deny that at
+        all queues; who has queues, or a row below, may then too."""
+        if not rights.denied(WRITE, QUEUES) or self._has_queues(rights):
+            return
+        demand_somewhere(rights, WRITE, QUEUES)
+
+    def _has_queues(self, rights: SessionRights) -> bool:
+        owners = self._store.owners
+        return any(
+            owners.owned[number].queues and is_owners(rights, WRITE, judged_name_of(owner))
+            for number, owner in enumerate(owners)
+        )
 
     def demand_send(self, rights: SessionRights, queue_ids: Iterable[bytes]) -> None:
         """What `Send` needs, for messages that come by another way."""

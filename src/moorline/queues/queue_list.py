@@ -19,7 +19,7 @@ def listed(
     The index, and what is not in it yet, are those of the first step: a checkpoint meanwhile moves queues
     from one to the other. A queue that is there all the time is listed once.
     """
-    index, fresh = store.index, list(store.unindexed)
+    index, fresh = store.index, store.fresh()
     runs: list[list[bytes]] = []
     for start in range(0, len(fresh), _SORTED_AT_ONCE):
         some = fresh[start : start + _SORTED_AT_ONCE]

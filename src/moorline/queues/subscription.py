@@ -148,7 +148,8 @@ class Subscriptions:
         held = self._subscribers.get(queue)
         if held is not None:
             held.acknowledged(done)
-            self._serve_next(held)
+            if held.waiting:
+                self._serve_next(held)
 
     def _serve_next(self, held: Subscriber) -> None:
         """Room has come: the queues that waited for it get it in their order."""
@@ -176,14 +177,16 @@ class Subscriptions:
 
     def _serve(self, queue: Queue, held: Subscriber) -> None:
         store, session = self._store, held.session
-        while queue.delivered < held.window and queue.delivered < queue.size:
+        size = queue.size
+        upto = size if size < held.window else held.window
+        while (place := queue.delivered) < upto:
             if not session.writable:
                 self._stall(session, queue)
                 return
-            if held.is_full:
+            if held.in_flight_max and held.is_full:
                 held.waiting[queue] = None
                 return
-            entry = store.peek(queue, queue.delivered)
+            entry = queue.peek(place) or store.peek(queue, place)
             if entry is None:
                 break
             if entry.lsn > store.committed_lsn:
@@ -196,7 +199,7 @@ class Subscriptions:
                 ),
                 len(entry.body),
             )
-            queue.delivered += 1
+            queue.delivered = place + 1
             held.in_flight += 1
             self._counts.delivered += 1
         if queue.damaged:

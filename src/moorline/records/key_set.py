@@ -9,7 +9,7 @@ Of a million rows it holds some 45 MB: two halves of a hash, an order, and the t
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +22,13 @@ from moorline.core.sets.estimate import Estimate
 from moorline.core.sets.id_set import IdSet
 from moorline.core.sets.prefix import Prefix, RangeDigest
 from moorline.core.sets.sketch import Salt, Sketch, Words
+from moorline.net.slices import in_slices
 
 # Postgres has no zero character in any text.
 APART = "\0"
+
+KEYS_PER_STEP = 256
+"""Of keys that are read one by one: some tenth of a millisecond."""
 
 Numbers = npt.NDArray[np.int64]
 
@@ -60,7 +64,15 @@ class KeySet:
         return self._digest
 
     async def digests(self, prefixes: Sequence[Prefix]) -> list[RangeDigest]:
-        return self._ids.ranges(prefixes)
+        return await in_slices(self._ranges(prefixes))
+
+    def _ranges(self, prefixes: Sequence[Prefix]) -> Generator[None, None, list[RangeDigest]]:
+        # A prefix of everything is one look at all hashes, and a client may ask for it thousands of times.
+        found: list[RangeDigest] = []
+        for prefix in prefixes:
+            found += self._ids.ranges([prefix])
+            yield
+        return found
 
     async def estimate(self, digest: Digest) -> Estimate:  # noqa: ARG002
         return await asyncio.to_thread(self._ids.estimate, self.salt)
@@ -69,18 +81,36 @@ class KeySet:
         return await asyncio.to_thread(self._ids.sketch, self.salt, cells)
 
     async def ids(self, prefixes: Sequence[Prefix]) -> list[bytes]:
-        return [listed_of(self._ids.highs(prefix)) for prefix in prefixes]
+        return await in_slices(self._listed(prefixes))
 
-    def keys_below(self, prefixes: Sequence[Prefix], keys_max: int) -> list[Key]:
+    def _listed(self, prefixes: Sequence[Prefix]) -> Generator[None, None, list[bytes]]:
+        found: list[bytes] = []
+        for prefix in prefixes:
+            found.append(listed_of(self._ids.highs(prefix)))
+            yield
+        return found
+
+    async def keys_below(self, prefixes: Sequence[Prefix], keys_max: int) -> list[Key]:
         """The keys whose hashes begin like these, each once, and no more than so many."""
+        return await in_slices(self._keys_below(prefixes, keys_max))
+
+    def _keys_below(
+        self, prefixes: Sequence[Prefix], keys_max: int
+    ) -> Generator[None, None, list[Key]]:
         found: dict[int, None] = {}
         for prefix in prefixes:
             part = self._ids.slice_of(prefix)
             for place in self._ids.order[part][: keys_max - len(found)].tolist():
                 found[place] = None
+            yield
             if len(found) >= keys_max:
                 break
-        return [self._key(place) for place in found]
+        keys: list[Key] = []
+        for place in found:
+            keys.append(self._key(place))
+            if not len(keys) % KEYS_PER_STEP:
+                yield
+        return keys
 
     def numbers(self) -> Iterator[int]:
         """All keys, of a table whose key is one whole number."""

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import msgspec
 
 from moorline.access.guard import Declarations, each_by_itself
+from moorline.access.trail import Acting
 from moorline.errors import NotAuthorized
 from moorline.limits import RECORD_PART_BYTES
 from moorline.net.session import Session
@@ -13,7 +14,13 @@ from moorline.records.form import NATIVE, Form
 from moorline.records.session import RecordSession
 from moorline.records.subscribing import Tables
 from moorline.wire.message import Answer
-from moorline.wire.records import Login, RecordMessages, node_msgpack
+from moorline.wire.records import (
+    Login,
+    RecordMessages,
+    RecordsUnchanged,
+    ResumeRecords,
+    node_msgpack,
+)
 
 ASKED = "questions of records"
 RESTART = "RESTART"
@@ -32,6 +39,10 @@ class NativeOutlet:
         self._is_paused = False
 
     @property
+    def acting(self) -> Acting:
+        return self._session
+
+    @property
     def rights(self) -> SessionRights:
         return self._session.rights
 
@@ -43,9 +54,12 @@ class NativeOutlet:
     def is_writable(self) -> bool:
         return self._session.writable or not self._session.is_open
 
-    def write(self, packet: RecordMessages, /) -> None:
-        for part in _parts(packet):
-            self._session.push(part, len(part.messages))
+    def write(self, packet: RecordMessages | RecordsUnchanged, /) -> None:
+        if isinstance(packet, RecordsUnchanged):
+            self._session.push(packet, len(packet.cursor))
+        else:
+            for part in _parts(packet):
+                self._session.push(part, len(part.messages))
         if not self._session.writable and not self._is_paused:
             self._is_paused = True
             self._tables.spawn(self._pause())
@@ -95,13 +109,24 @@ class NativeRecords:
 
     def declared(self) -> Declarations:
         # Each table of a set is judged by itself, and refused by itself.
-        return {RecordMessages: each_by_itself(self._heard)}
+        return {
+            RecordMessages: each_by_itself(self._heard),
+            ResumeRecords: each_by_itself(self._resumed),
+        }
 
-    def _heard(self, session: Session, packets: list[RecordMessages]) -> list[Answer]:
+    def _resumed(self, session: Session, resumes: list[ResumeRecords]) -> list[Answer]:
+        self._outlet(session).records.heard(resumes)
+        return []
+
+    def _outlet(self, session: Session) -> NativeOutlet:
         outlet = self._outlets.get(session)
         if outlet is None:
             outlet = self._outlets[session] = NativeOutlet(session, self._tables)
             session.at_end(lambda: self._left(session))
+        return outlet
+
+    def _heard(self, session: Session, packets: list[RecordMessages]) -> list[Answer]:
+        outlet = self._outlet(session)
         for packet in packets:
             if packet.is_part:
                 session.close("MALFORMED", "what a client says of records fits a frame")

@@ -9,7 +9,7 @@ from moorline.core.sets.answerer import Answerer
 from moorline.core.sets.asker import LISTED_BYTES
 from moorline.core.sets.digest import Digest
 from moorline.core.sets.prefix import Prefix
-from moorline.limits import RECORD_PAYLOAD_BYTES_MAX, RECORDS_FETCH_ROWS_MAX
+from moorline.limits import RECORD_PAYLOAD_BYTES_MAX, RECORDS_FETCH_KEYS, RECORDS_FETCH_ROWS_MAX
 from moorline.records.capture import Capture, ScannedRow
 from moorline.records.condition import Condition
 from moorline.records.key_set import KeySet
@@ -76,14 +76,17 @@ class Offer:
 
     async def rows(self, prefixes: list[str]) -> AsyncIterator[list[ScannedRow]]:
         """The rows whose hashes begin so, as they were at the step."""
-        keys = self._keys.keys_below([prefix_of(text) for text in prefixes], RECORDS_FETCH_ROWS_MAX)
-        if not keys:
-            return
-        async with self._turn:
-            async for rows in self._capture.scan_rows(
-                self._condition, self._snapshot_id, keys=keys, columns=self._filter.columns
-            ):
-                yield rows
+        keys = await self._keys.keys_below(
+            [prefix_of(text) for text in prefixes], RECORDS_FETCH_ROWS_MAX
+        )
+        # A statement names its keys one by one: of all at once it would be megabytes of text.
+        for start in range(0, len(keys), RECORDS_FETCH_KEYS):
+            some = keys[start : start + RECORDS_FETCH_KEYS]
+            async with self._turn:
+                async for rows in self._capture.scan_rows(
+                    self._condition, self._snapshot_id, keys=some, columns=self._filter.columns
+                ):
+                    yield rows
 
     async def everything(self) -> AsyncIterator[list[ScannedRow]]:
         """All rows of the scope, as they were at the step."""

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from moorline.access.trail import Acting
 from moorline.core.records.feed_events import How
 from moorline.errors import NotAuthorized
 from moorline.limits import (
@@ -54,6 +55,10 @@ class PollOutlet:
     @property
     def is_entered(self) -> bool:
         return self._peer.is_entered
+
+    @property
+    def acting(self) -> Acting:
+        return self._peer
 
     @property
     def rights(self) -> SessionRights:

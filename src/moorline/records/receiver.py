@@ -1,6 +1,7 @@
 """Room: records. One subscription as the host of its table sees it: who hears of it, and what it has
 still to be told."""
 
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
 from moorline.core.records.feed_events import How
@@ -37,10 +38,18 @@ class Hearer(Protocol):
         """A sync has ended, which it was told."""
 
 
+class Resumes(Enum):
+    """Whether a replay of nothing may be told in few bytes."""
+
+    NOT = "not"
+    WITH_CURSOR = "with cursor"
+    WITHOUT_CURSOR = "without cursor"
+
+
 class Receiver:
     __slots__ = (
-        "asked_ms", "can_compare", "digest", "filter", "hearer", "is_asking", "known", "needs_full", "number",
-        "offer", "pending", "sync", "table", "told",
+        "asked_ms", "can_compare", "digest", "facts", "filter", "hearer", "is_asking", "known", "needs_full",
+        "number", "offer", "pending", "resumes", "sync", "table", "told",
     )  # fmt: skip
 
     def __init__(self, number: int, hearer: Hearer, sync: int, table: str, filter_: Filter) -> None:
@@ -51,6 +60,9 @@ class Receiver:
         self.filter = filter_
         self.digest: Digest | None = None
         """What the client said that it holds."""
+        self.resumes = Resumes.NOT
+        self.facts = b""
+        """Of who resumes: the hash of what it was told of the table, which may be another one by now."""
         self.known: KnownIds | None = None
         self.can_compare = True
         """Whether it can be asked to find out what differs: not by who says ids, and not by requests."""

@@ -245,7 +245,6 @@ class Scans:
             elif receiver.digest == digest:
                 # Nothing differs, which is a replay of nothing: there is no question to wait for.
                 receiver.pending = How.REPLAY
-                self._sending.begin([receiver])
                 self._post(SyncDone(scan.number, receiver.number, digest))
             else:
                 receiver.offer = offer

@@ -6,15 +6,23 @@ A `sync_start` waits for what it is the start of: a sync that fails before its f
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from moorline.core.records.cursor import Cursor
+from moorline.core.records.cursor import Cursor, brief_of, facts_hash
 from moorline.core.records.feed_events import How
 from moorline.core.records.filter import Filter
 from moorline.core.records.row_hash import NAME
 from moorline.core.records.table import After, Key, Table
-from moorline.net.clock import wall_ms
+from moorline.core.sets.digest import Digest
+from moorline.limits import RECORD_RESUME_BYTES_MAX
 from moorline.records.form import Form, packets
-from moorline.records.receiver import Receiver
-from moorline.wire.records import ColumnFacts, Deletion, RecordMessage, SyncEnd, SyncStart
+from moorline.records.receiver import Receiver, Resumes
+from moorline.wire.records import (
+    ColumnFacts,
+    Deletion,
+    RecordMessage,
+    RecordsUnchanged,
+    SyncEnd,
+    SyncStart,
+)
 
 Rows = Sequence[tuple[Key, After]]
 
@@ -69,8 +77,9 @@ class Sending:
     def end(self, receivers: Sequence[Receiver], cursor: Cursor) -> None:
         if not receivers:
             return
-        self.begin(receivers)
         signed, digest = self._sign(cursor), bytes(cursor.digest)
+        receivers = self._changed(receivers, cursor.digest, signed)
+        self.begin(receivers)
         made: dict[tuple[Form, int], Any] = {}
         for receiver in receivers:
             form = receiver.hearer.form
@@ -82,10 +91,30 @@ class Sending:
             receiver.is_asking = False
             receiver.hearer.ended(receiver)
 
-    def cursor(self, snapshot: Any, filter_hash: bytes, permit_hash: bytes, digest: Any) -> Cursor:
+    def _changed(
+        self, receivers: Sequence[Receiver], digest: Digest, signed: str
+    ) -> Sequence[Receiver]:
+        """Tells those that resume and miss nothing so; the others."""
+        others = []
+        for receiver in receivers:
+            resumes, receiver.resumes = receiver.resumes, Resumes.NOT
+            # Whatever was told since has taken the start, or the digest, away.
+            is_same = receiver.pending is How.REPLAY and receiver.digest == digest
+            # Between its subscribe and this moment the columns may have become others.
+            is_same = is_same and receiver.facts == facts_of(self.table, receiver.filter)
+            brief = brief_of(signed) if resumes is Resumes.WITHOUT_CURSOR else b""
+            if resumes is Resumes.NOT or not is_same or len(brief) > RECORD_RESUME_BYTES_MAX:
+                others.append(receiver)
+                continue
+            receiver.pending, receiver.told, receiver.is_asking = None, How.REPLAY, False
+            receiver.hearer.write(RecordsUnchanged(receiver.sync, brief))
+            receiver.hearer.ended(receiver)
+        return others
+
+    def cursor(self, snapshot: Any, filter_: Filter, permit_hash: bytes, digest: Digest) -> Cursor:
         table = self.table
-        now_s = wall_ms() // 1_000
-        return Cursor(table.name, table.epoch, snapshot, filter_hash, permit_hash, digest, now_s)
+        facts = facts_of(table, filter_, table.epoch)
+        return Cursor(table.name, table.epoch, snapshot, filter_.hash, permit_hash, digest, facts)
 
     def _parts(
         self, form: Form, filter_: Filter, deletions: Sequence[Key], records: Rows
@@ -100,17 +129,26 @@ class Sending:
         table = self.table
         if how is How.LIVE:
             return SyncStart(receiver.sync, table.name, how.value)
-        chosen = receiver.filter.columns
         return SyncStart(
             receiver.sync,
             table.name,
             how.value,
             key=list(table.key),
-            columns=[
-                ColumnFacts(column.name, column.type)
-                for column in table.columns
-                if chosen is None or column.name in chosen
-            ],
+            columns=[ColumnFacts(*one) for one in _columns(table, receiver.filter)],
             salt=f"{table.salt:016x}",
             hash=NAME,
         )
+
+
+def facts_of(table: Table, filter_: Filter, epoch: str = "") -> bytes:
+    """The hash of what a client of this filter was told of the table."""
+    return facts_hash(table.key, _columns(table, filter_), table.salt, epoch)
+
+
+def _columns(table: Table, filter_: Filter) -> list[tuple[str, str]]:
+    chosen = filter_.columns
+    return [
+        (column.name, column.type)
+        for column in table.columns
+        if chosen is None or column.name in chosen
+    ]

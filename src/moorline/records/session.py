@@ -14,10 +14,14 @@ asks, and ends with what it asked.
 import asyncio
 import itertools
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, Protocol
 
+import msgspec
+
+from moorline.access.trail import Acting
 from moorline.core.records.feed_events import How
+from moorline.core.sets.digest import DIGEST_BYTES
 from moorline.errors import (
     CallFailed,
     DatabaseUnreachable,
@@ -25,7 +29,12 @@ from moorline.errors import (
     OverQuota,
     TableRefused,
 )
-from moorline.limits import RECORDS_ASKED_MAX, RECORDS_AWAY_MS_MAX, RECORDS_SNAPSHOT_MS_MAX
+from moorline.limits import (
+    RECORDS_ASKED_MAX,
+    RECORDS_AWAY_MS_MAX,
+    RECORDS_SNAPSHOT_MS_MAX,
+    SLICE_MS,
+)
 from moorline.net.clock import monotonic_ms
 from moorline.net.session_rights import SessionAllowance, SessionRights
 from moorline.records.capture import ScannedRow
@@ -42,13 +51,17 @@ from moorline.wire.records import (
     Ranges,
     RecordMessage,
     Refused,
+    ResumeRecords,
     Subscribe,
     TableSubscription,
     Told,
     Verify,
+    where_msgpack,
 )
 
 _numbers = itertools.count(1)
+
+Said = FromClient | ResumeRecords
 
 
 class Outlet(Protocol):
@@ -59,6 +72,10 @@ class Outlet(Protocol):
     @property
     def is_entered(self) -> bool:
         """Whether it has rights."""
+
+    @property
+    def acting(self) -> Acting:
+        """Who it is, for the audit."""
 
     @property
     def rights(self) -> SessionRights: ...
@@ -90,13 +107,13 @@ class RecordSession:
         self.is_over = False
         self._tables = tables
         self._outlet = outlet
-        self._asked: deque[FromClient] = deque()
+        self._asked: deque[Said] = deque()
         self._is_working = False
         self._room: list[asyncio.Future[None]] = []
 
     # --- for whoever holds the connection ---------------------------------------------------------
 
-    def heard(self, messages: list[FromClient]) -> None:
+    def heard(self, messages: Sequence[Said]) -> None:
         if self.is_over:
             return
         self._asked.extend(messages)
@@ -128,6 +145,10 @@ class RecordSession:
     @property
     def form(self) -> Form:
         return self._outlet.form
+
+    @property
+    def acting(self) -> Acting:
+        return self._outlet.acting
 
     @property
     def rights(self) -> SessionRights:
@@ -182,20 +203,27 @@ class RecordSession:
 
     async def _work(self) -> None:
         try:
+            ends_ms = monotonic_ms() + SLICE_MS
             while self._asked and not self.is_over:
                 await self._do(self._asked.popleft())
+                if monotonic_ms() >= ends_ms:
+                    # What is answered at once never waits: a flood of it would be one turn of the loop.
+                    await asyncio.sleep(0)
+                    ends_ms = monotonic_ms() + SLICE_MS
                 if len(self._asked) <= RECORDS_ASKED_MAX // 2:
                     self._outlet.release_reading()
         finally:
             self._is_working = False
 
-    async def _do(self, message: FromClient) -> None:
+    async def _do(self, message: Said) -> None:
         if isinstance(message, Login):
             await self._login(message)
         elif not self._outlet.is_entered:
             self._outlet.close(NotAuthorized.code, "say login first")
         elif isinstance(message, Subscribe):
-            self._subscribe(message)
+            self._subscribe(message.sync, [(one, b"") for one in message.tables])
+        elif isinstance(message, ResumeRecords):
+            self._resume(message)
         else:
             await self._answer(message)
 
@@ -205,23 +233,34 @@ class RecordSession:
         except (NotAuthorized, OverQuota) as error:
             self._outlet.close(error.code, str(error))
 
-    def _subscribe(self, message: Subscribe) -> None:
-        if message.sync <= self.sync:
+    def _resume(self, message: ResumeRecords) -> None:
+        try:
+            where = where_msgpack.decode(message.where) if message.where else {}
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            self._outlet.close("MALFORMED", str(error))
+            return
+        place, digest = message.known[:-DIGEST_BYTES], message.known[-DIGEST_BYTES:]
+        wanted = TableSubscription(message.table, where, message.columns, digest=digest)
+        self._subscribe(message.sync, [(wanted, place)])
+
+    def _subscribe(self, sync: int, tables: list[tuple[TableSubscription, bytes]]) -> None:
+        """Of who resumes, also what it says of the place where it was."""
+        if sync <= self.sync:
             self._outlet.close("MALFORMED", "the number of a set must rise")
             return
-        self.sync = message.sync
+        self.sync = sync
         self._end_all()
         seen: set[str] = set()
-        for wanted in message.tables:
+        for wanted, place in tables:
             if wanted.table in seen:
                 self.refuse(wanted.table, "BAD_FILTER", "a table is in a set once")
                 continue
             seen.add(wanted.table)
             # Each by itself: one that is slow to open, or refused, delays no other.
-            self._tables.spawn(self._subscribe_one(message.sync, wanted))
+            self._tables.spawn(self._subscribe_one(sync, wanted, place))
 
-    async def _subscribe_one(self, sync: int, wanted: TableSubscription) -> None:
-        joining = await self._tables.joining(self, sync, wanted)
+    async def _subscribe_one(self, sync: int, wanted: TableSubscription, place: bytes) -> None:
+        joining = await self._tables.joining(self, sync, wanted, place)
         if self.is_over or self.sync != sync:
             return
         if isinstance(joining, Refused):

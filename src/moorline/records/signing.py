@@ -1,10 +1,11 @@
 """Room: records. The keys by which this node signs cursors, and reads those that others signed."""
 
 import asyncio
+import contextlib
 import logging
 
 from moorline.catalog.record_keys import RecordKeys
-from moorline.core.records.cursor import Cursor, SigningKey, SigningKeys, Why
+from moorline.core.records.cursor import Asked, Cursor, SigningKey, SigningKeys, Why
 from moorline.errors import MoorlineError
 from moorline.limits import RECORDS_KEYS_AGAIN_MS, RECORDS_KEYS_LOOK_MS
 from moorline.net.clock import monotonic_ms, wall_ms
@@ -47,11 +48,20 @@ class Signing:
         found = self._keys.open_cursor(text, wall_ms() // 1_000)
         if found is not Why.UNKNOWN_KEY:
             return found
+        await self._look_again()
+        return self._keys.open_cursor(text, wall_ms() // 1_000)
+
+    async def learn(self, brief: bytes) -> None:
+        """So that `open_brief` has its key, if there is one."""
+        if not self._keys.knows(brief, wall_ms() // 1_000):
+            await self._look_again()
+
+    def open_brief(self, brief: bytes, asked: Asked) -> Cursor | Why:
+        return self._keys.open_brief(brief, asked, wall_ms() // 1_000)
+
+    async def _look_again(self) -> None:
         # Another node may have drawn it a moment ago. Whoever makes up numbers is not asked for often.
         async with self._turn:
             if monotonic_ms() - self._asked_ms >= RECORDS_KEYS_AGAIN_MS:
-                try:
+                with contextlib.suppress(MoorlineError):
                     await self.load()
-                except MoorlineError:
-                    return found
-        return self._keys.open_cursor(text, wall_ms() // 1_000)

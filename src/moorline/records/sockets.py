@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
+from moorline.access.trail import Acting
 from moorline.limits import RECORD_KNOWN_CHARACTERS_MAX, WEBSOCKET_MESSAGE_BYTES_MAX
 from moorline.net.http.messages import Request
 from moorline.net.http.routes import Entry, Routes, SocketRoute
@@ -33,6 +34,10 @@ class SocketOutlet:
     @property
     def is_entered(self) -> bool:
         return self._socket.peer.is_entered
+
+    @property
+    def acting(self) -> Acting:
+        return self._socket.peer
 
     @property
     def rights(self) -> SessionRights:

@@ -15,20 +15,23 @@ import asyncio
 import contextlib
 import itertools
 import logging
-from collections.abc import AsyncIterator, Coroutine
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from moorline.access.guard import HEAVY
+from moorline.access.trail import Acting
 from moorline.config.records import Records
-from moorline.core.records.cursor import Cursor, Why, misfit
+from moorline.core.records.cursor import FACTS_BYTES, HEAD_BYTES, Asked, Cursor, Why, misfit
 from moorline.core.records.feed_events import How, Wanted
 from moorline.core.records.filter import parse_filter
 from moorline.core.records.known_ids import KnownIds
+from moorline.core.records.permit import ROOT, Permit, level_of_owner
 from moorline.core.records.value import WHOLE_BITS
 from moorline.core.sets.digest import Digest
 from moorline.errors import (
     BadFilter,
     DatabaseUnreachable,
+    Denied,
     LimitReached,
     MoorlineError,
     OverQuota,
@@ -43,6 +46,7 @@ from moorline.limits import (
 )
 from moorline.net.clock import monotonic_ms
 from moorline.net.session_rights import SessionAllowance
+from moorline.net.slices import in_slices
 from moorline.net.tasks import Tasks
 from moorline.records.capture import Capture
 from moorline.records.database import Database
@@ -50,7 +54,8 @@ from moorline.records.opening import open_capture
 from moorline.records.permits import Permits
 from moorline.records.places import Places
 from moorline.records.pruning import prune
-from moorline.records.receiver import Hearer, Receiver
+from moorline.records.receiver import Hearer, Receiver, Resumes
+from moorline.records.sending import facts_of
 from moorline.records.signing import Signing
 from moorline.records.table_host import TableHost
 from moorline.wire.records import Refused, TableSubscription
@@ -63,10 +68,27 @@ log = logging.getLogger("moorline.records")
 _numbers = itertools.count(1)
 
 NO_SUCH_TABLE = "no such table"
+READ: Final = "ReadRecords"
+"""As the audit names it."""
 RETURN_MS = 1_000
 
 
+TellDenied = Callable[[Acting, str], None]
+
+
+class TellRefused(Protocol):
+    """`Trail.refused`."""
+
+    def __call__(self, session: Acting, /, act: str, path: str, code: str) -> None: ...
+
+
+def nobody_hears(session: Acting, /, act: str, path: str, code: str) -> None:
+    """Where there is no audit."""
+
+
 class Subscriber(Hearer, Protocol):
+    @property
+    def acting(self) -> Acting: ...
     @property
     def allowance(self) -> SessionAllowance | None: ...
 
@@ -81,7 +103,17 @@ class Joining:
         sync: int,
         wanted: TableSubscription,
         cursor: Cursor | None,
+        place: bytes,
+        signing: Signing,
+        known: KnownIds | BadFilter | None,
+        denied: TellDenied,
     ) -> None:
+        self._denied = denied
+        self._parsed = known
+        """The ids that it says it knows, or what is wrong with them."""
+        self._place = place
+        """Of who resumes: a brief cursor, or the hash of what it was told of the table."""
+        self._signing = signing
         self._host = host
         self._permits = permits
         self._sync = sync
@@ -97,6 +129,7 @@ class Joining:
             version = self._permits.version
             permit = self._permits.of(session.rights, host.table)
             if permit.is_nothing:
+                self._denied(session.acting, name)
                 return Refused(self._sync, name, "NO_SUCH_TABLE", NO_SUCH_TABLE)
             there = {column.name for column in host.table.columns}
             for column in (*(wanted.columns or ()), *wanted.where):
@@ -112,6 +145,9 @@ class Joining:
         except (LimitReached, RightsUnknown) as error:
             return Refused(self._sync, name, "BUSY", str(error), RETURN_MS)
         cursor = self._cursor
+        is_as_told = True
+        if self._place:
+            cursor, is_as_told = self._resumed(receiver, permit)
         if cursor is not None and misfit(cursor, host.table, filter_.hash, permit.hash) is not None:
             cursor = None
         if cursor is not None and receiver.digest not in (None, cursor.digest):
@@ -120,7 +156,9 @@ class Joining:
         otherwise = How.FULL
         if receiver.known is not None:
             otherwise = How.IDS
-        elif self._cursor is not None and self._cursor.epoch != host.table.epoch:
+        elif not is_as_told or (
+            self._cursor is not None and self._cursor.epoch != host.table.epoch
+        ):
             # Numbers of rows are given anew there: a digest could find one equal that is another row.
             otherwise = How.FULL
         elif receiver.can_compare and receiver.digest is not None and receiver.digest.count:
@@ -129,6 +167,28 @@ class Joining:
         host.subscribe(receiver, Wanted(filter_, permit, version, cursor, otherwise))
         return None
 
+    def _resumed(self, receiver: Receiver, permit: Permit) -> tuple[Cursor | None, bool]:
+        """The cursor that it means, if it is that; and whether the table is what it was told.
+
+        Where epoch or columns are others, nothing that it holds is of use.
+        """
+        table, filter_, digest = self._host.table, receiver.filter, receiver.digest
+        assert digest is not None, "who resumes says its digest"
+        receiver.facts = facts_of(table, filter_)
+        if len(self._place) == FACTS_BYTES:
+            is_as_told = self._place == receiver.facts
+            receiver.resumes = Resumes.WITHOUT_CURSOR if is_as_told else Resumes.NOT
+            return None, is_as_told
+        asked = Asked(table.name, table.epoch, filter_.hash, permit.hash, digest)
+        found = self._signing.open_brief(self._place, asked)
+        is_as_told = self._place[HEAD_BYTES : HEAD_BYTES + FACTS_BYTES] == facts_of(
+            table, filter_, table.epoch
+        )
+        if not isinstance(found, Cursor):
+            return None, is_as_told
+        receiver.resumes = Resumes.WITH_CURSOR if is_as_told else Resumes.NOT
+        return found if is_as_told else None, is_as_told
+
     def _known(self) -> KnownIds | None:
         if self._wanted.ids is None:
             return None
@@ -136,7 +196,9 @@ class Joining:
         types = {column.name: column.type for column in table.columns}
         if len(table.key) != 1 or types.get(table.key[0]) not in WHOLE_BITS:
             raise BadFilter("known ids are of a key that is one whole number: say a digest instead")
-        return KnownIds.parse(self._wanted.ids)
+        if isinstance(self._parsed, BadFilter):
+            raise self._parsed
+        return self._parsed
 
 
 class Tables:
@@ -148,7 +210,9 @@ class Tables:
         databases: list[Database],
         signing: Signing,
         permits: Permits,
+        refused: TellRefused = nobody_hears,
     ) -> None:
+        self._refused = refused
         self.hosts: dict[str, TableHost] = {}
         self.subscribed = 0
         """Since the start."""
@@ -176,24 +240,27 @@ class Tables:
             await asyncio.wait(running)
 
     async def joining(
-        self, session: Subscriber, sync: int, wanted: TableSubscription
+        self, session: Subscriber, sync: int, wanted: TableSubscription, place: bytes = b""
     ) -> Joining | Refused:
-        joining = await self._joining(session, sync, wanted)
+        joining = await self._joining(session, sync, wanted, place)
         self.subscribed += 1
         self.refused += isinstance(joining, Refused)
         return joining
 
     async def _joining(
-        self, session: Subscriber, sync: int, wanted: TableSubscription
+        self, session: Subscriber, sync: int, wanted: TableSubscription, place: bytes
     ) -> Joining | Refused:
         name = wanted.table
         try:
             if not self._permits.may_know(session.rights, name):
+                self._tell_denied(session.acting, name)
                 return Refused(sync, name, "NO_SUCH_TABLE", NO_SUCH_TABLE)
             if session.allowance is not None:
                 session.allowance.take(HEAVY)
             host = await self.host(name)
             cursor = await self._signing.open(wanted.cursor) if wanted.cursor else Why.MALFORMED
+            if len(place) > FACTS_BYTES:
+                await self._signing.learn(place)
         except RightsUnknown as error:
             return Refused(sync, name, "BUSY", str(error), RETURN_MS)
         except OverQuota as error:
@@ -208,7 +275,28 @@ class Tables:
             text = "the database of the table does not answer"
             return Refused(sync, name, "BUSY", text, RECORDS_AWAY_MS_MAX)
         found = cursor if isinstance(cursor, Cursor) else None
-        return Joining(host, self._permits, sync, wanted, found)
+        known: KnownIds | BadFilter | None = None
+        if wanted.ids is not None:
+            try:
+                known = await in_slices(KnownIds.parsed(wanted.ids))
+            except BadFilter as error:
+                known = error
+        return Joining(
+            host,
+            self._permits,
+            sync,
+            wanted,
+            found,
+            place,
+            self._signing,
+            known,
+            self._tell_denied,
+        )
+
+    def _tell_denied(self, acting: Acting, name: str) -> None:
+        """For the audit: the client hears the same as of a table that is not there."""
+        path = f"{ROOT}/{level_of_owner(name)}"
+        self._refused(acting, act=READ, path=path, code=Denied.code)
 
     # --- hosts ------------------------------------------------------------------------------------
 

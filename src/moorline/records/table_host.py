@@ -229,7 +229,7 @@ class TableHost:
             return
         audience = self.feed.audiences[effect.audience]
         cursor = self.sending.cursor(
-            effect.snapshot, audience.filter.hash, audience.permit.hash, effect.digest
+            effect.snapshot, audience.filter, audience.permit.hash, effect.digest
         )
         self.sending.end(receivers, cursor)
         for receiver in receivers:

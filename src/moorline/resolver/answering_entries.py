@@ -1,7 +1,7 @@
 """Room: resolver. The entries of a publisher as an answerer asks for them: made in slices, when asked for."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 
 from moorline.core.directory.entry_set import EntrySet
 from moorline.core.sets.asker import listed_of
@@ -13,6 +13,9 @@ from moorline.core.sets.sketch import CELLS_FULL, Sketch
 from moorline.errors import CallFailed
 from moorline.net.slices import in_slices
 
+RANGES_AT_ONCE = 16
+"""Ranges between two of which others have their turn."""
+
 FREEZES_MAX = 3
 """Tries to see a set that does not change meanwhile."""
 
@@ -20,18 +23,21 @@ FREEZES_MAX = 3
 class AnsweringEntries:
     """Of one registration. Whoever uses it sees to it that one question is asked at a time."""
 
-    def __init__(self, entries: EntrySet) -> None:
+    def __init__(self, entries: EntrySet, principal: str) -> None:
+        """`principal` is who asks: its slices are shared out by that."""
         self._entries = entries
+        self._principal = principal
         self.salt = entries.salt
 
     async def digest(self) -> Digest:
         return self._entries.digest()
 
     async def digests(self, prefixes: Sequence[Prefix]) -> list[RangeDigest]:
-        return (await self.frozen()).ranges(prefixes)
+        frozen = await self.frozen()
+        return await in_slices(_digests(frozen, prefixes), self._principal)
 
     async def estimate(self, digest: Digest) -> Estimate:  # noqa: ARG002
-        await in_slices(self._entries.summing())
+        await in_slices(self._entries.summing(), self._principal)
         return self._entries.estimate()
 
     async def sketch(self, digest: Digest, cells: int) -> Sketch:  # noqa: ARG002
@@ -39,7 +45,7 @@ class AnsweringEntries:
             # Larger than the kept one; made for the purpose, in a thread.
             frozen = await self.frozen()
             return await asyncio.to_thread(frozen.sketch, self.salt, cells)
-        await in_slices(self._entries.summing())
+        await in_slices(self._entries.summing(), self._principal)
         return self._entries.sketch(cells)
 
     async def ids(self, prefixes: Sequence[Prefix]) -> list[bytes]:
@@ -53,9 +59,18 @@ class AnsweringEntries:
             if frozen is not None:
                 return frozen
             before = self._entries.digest()
-            names, hashes = await in_slices(self._entries.hashing())
+            names, hashes = await in_slices(self._entries.hashing(), self._principal)
             frozen = await asyncio.to_thread(IdSet, hashes[:, 0], hashes[:, 1])
             if self._entries.digest() == before:
                 self._entries.freeze(names, frozen)
                 return frozen
         raise CallFailed("the entries change all the time: compare again when they are at rest")
+
+
+def _digests(frozen: IdSet, prefixes: Sequence[Prefix]) -> Generator[None, None, list[RangeDigest]]:
+    told: list[RangeDigest] = []
+    for start in range(0, len(prefixes), RANGES_AT_ONCE):
+        if start:
+            yield
+        told += frozen.ranges(prefixes[start : start + RANGES_AT_ONCE])
+    return told

@@ -5,14 +5,13 @@
     /shards/HOME/NUMBER         the node that has that shard of the topics
 
 There is one entry for all queues of a node, and never one a queue. Whoever is let in may look for them,
-unless a row says otherwise: they are what a client needs to find anything else. Nodes that serve topics tell
-each other of their shards: a resolver that is no such node knows none (`shards` is None), and says so.
+unless a row says otherwise: they are what a client needs to find anything else. The row of a node has the
+numbers of its shards, so that a resolver which has no topics knows them as well as any.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable
 
 from moorline.catalog.catalog import NodeRow
 from moorline.catalog.homes import HomeRow
@@ -29,11 +28,6 @@ OPEN_SUBTREES = ("/nodes", "/homes", SHARDS)
 """What is not secret for those who are let in."""
 
 
-class ShardPlace(NamedTuple):
-    home: str
-    number: int
-
-
 class ClusterEntries:
     """Kept up to date by asking the catalog; while it is away, what was known goes on."""
 
@@ -42,12 +36,10 @@ class ClusterEntries:
         registry: Registry,
         nodes: Callable[[int], Awaitable[list[NodeRow]]],
         homes: Callable[[], Awaitable[dict[bytes, HomeRow]]],
-        shards: Callable[[], Iterable[ShardPlace]] | None,
         changed: Callable[[Changed], None],
     ) -> None:
         self._registry = registry
-        self._nodes, self._homes, self._shards = nodes, homes, shards
-        self.knows_shards = shards is not None
+        self._nodes, self._homes = nodes, homes
         self._changed = changed
         self._facts: dict[str, tuple[PublisherFacts, ...]] = {}
 
@@ -74,9 +66,9 @@ class ClusterEntries:
         for number, home in homes.items():
             if home.is_alive and (facts := by_id.get(bytes(home.node_id))):
                 found[f"/homes/{number.hex()}"] = facts
-        for shard in self._shards() if self._shards is not None else ():
-            if facts := by_home.get(shard.home):
-                found[f"/shards/{shard.home}/{shard.number}"] = facts
+        for row in alive:
+            for shard in row.shards:
+                found[f"{SHARDS}/{row.home}/{shard}"] = by_home[row.home]
         self._facts = {path: facts for path, facts in found.items() if is_path(path)}
         self._changed(self._registry.put_cluster(self._facts.keys()))
 

@@ -10,7 +10,7 @@ import logging
 import random
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 
 from moorline.access.guard import Declarations, each_by_itself, own
 from moorline.catalog.catalog import NodeRow
@@ -25,13 +25,14 @@ from moorline.net.session import Session, each
 from moorline.net.slices import done, in_slices
 from moorline.net.turns import Turns
 from moorline.resolver.claimed_address import Dials
-from moorline.resolver.cluster_entries import ClusterEntries, ShardPlace
+from moorline.resolver.cluster_entries import ClusterEntries
 from moorline.resolver.delegations import Delegations
 from moorline.resolver.finding import Finder
 from moorline.resolver.holders import Judge
 from moorline.resolver.listing import listing, matching
-from moorline.resolver.publishers import Bounds, Publishers, Refused
+from moorline.resolver.publishers import Publishers, Refused
 from moorline.resolver.rights import may_list
+from moorline.resolver.taking import Bounds
 from moorline.resolver.watches import Watches
 from moorline.wire.message import Answer
 from moorline.wire.resolver import (
@@ -68,7 +69,6 @@ class ResolverBroker:
         refused: Refused,
         *,
         is_new: bool,
-        shards: Callable[[], Iterable[ShardPlace]] | None = None,
         rules: Sequence[str] = (),
         kerberos_rules: Sequence[str] = (),
     ) -> None:
@@ -80,7 +80,7 @@ class ResolverBroker:
         self.watches = Watches(may_list)
         self.dials = Dials(self.id, timeout_ms=settings.proof_timeout_ms)
         self._delegations = Delegations(settings.parsed_delegations(), settings.ttl_ms)
-        self.cluster = ClusterEntries(self.registry, nodes, homes, shards, self.watches.tell)
+        self.cluster = ClusterEntries(self.registry, nodes, homes, self.watches.tell)
         self._purge_wanted = asyncio.Event()
         self.finder = Finder(
             self.id,
@@ -174,7 +174,7 @@ class ResolverBroker:
         steps = listing(
             self.registry, self._delegations, session.rights, call.path, call.after, call.count
         )
-        page = await in_slices(steps)
+        page = await in_slices(steps, session.rights.principal)
         children = [(child.path, child.is_published, child.has_below) for child in page.children]
         return PathsListed(call.call, children, page.next, self._delegations.below(call.path))
 
@@ -186,7 +186,7 @@ class ResolverBroker:
             return PathsMatched(call.call, [], referrals=[referral])
         self._check_ready(glob.root)
         steps = matching(self.registry, session.rights, glob, call.after, call.count)
-        page = await in_slices(steps)
+        page = await in_slices(steps, session.rights.principal)
         return PathsMatched(call.call, page.paths, page.next, self._delegations.below(glob.root))
 
     def _watch(self, session: Session, call: WatchPaths) -> PathsWatched:

@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable, Generator, Sequence
 
 from moorline.core.access.right import EVERYTHING
-from moorline.core.directory.path import is_at_or_below, is_path, is_reserved
+from moorline.core.directory.path import is_path, is_reserved
 from moorline.core.directory.registry import Registration, Registry
 from moorline.core.directory.token import Claim, Signer
 from moorline.core.directory.tree import Holders
@@ -12,7 +12,7 @@ from moorline.errors import BadPath, NotFound, NotReady, Referred
 from moorline.limits import PUBLISHERS_PER_ANSWER_MAX, RESOLVED_TOKENS_MAX
 from moorline.net.session import Session
 from moorline.net.session_rights import SessionRights
-from moorline.resolver.cluster_entries import SHARDS, ClusterEntries
+from moorline.resolver.cluster_entries import ClusterEntries
 from moorline.resolver.delegations import Delegations
 from moorline.resolver.rights import BY_PROOF, MAY_RESOLVE, has_everything, rights_at, why_not
 from moorline.wire.resolver import (
@@ -146,11 +146,8 @@ class _Answer:
         )
 
     def _is_certain(self, path: str) -> bool:
-        """Whether what is not here is nowhere. A node's own subtree is whole from the start on, but for
-        shards, which a resolver without topics does not know: another one may."""
-        if not is_reserved(path):
-            return self._is_ready
-        return self._finder.cluster.knows_shards or not is_at_or_below(path, SHARDS)
+        """Whether what is not here is nowhere. What is of the nodes is whole from the start on."""
+        return self._is_ready or is_reserved(path)
 
     def _told_of(self, path: str, holders: Holders | None) -> tuple[list[Told], int]:
         if holders is None:

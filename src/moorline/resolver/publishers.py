@@ -13,37 +13,34 @@ from functools import partial
 
 from moorline.access.guard import Declarations, each_by_itself, needs_somewhere, own
 from moorline.core.access.quota import Quota
-from moorline.core.access.right import DEFAULT as MAKE_DEFAULT
 from moorline.core.access.right import PUBLISH
-from moorline.core.directory.path import DEFAULT, FLAGS, RESERVED, is_path, is_reserved
+from moorline.core.directory.path import RESERVED
 from moorline.core.directory.registry import Changed, Claim, Registration, Registry
 from moorline.core.sets.answerer import Answerer
 from moorline.core.sets.asker import Mode
 from moorline.core.sets.digest import Digest
-from moorline.core.sets.prefix import Prefix
+from moorline.core.sets.prefix import Prefix, are_apart
 from moorline.errors import (
-    BadPath,
     Denied,
     LimitReached,
     Malformed,
     OverQuota,
     PublisherGone,
-    Referred,
 )
 from moorline.limits import (
-    PATHS_PER_CALL_MAX,
+    ENTRIES_LISTED_MAX,
     PAYLOAD_OF_HEARTBEAT_BYTES_MAX,
     RIGHTS_CHANGED_MS,
 )
 from moorline.net.clock import monotonic_ms
 from moorline.net.session import Session
-from moorline.net.session_rights import SessionRights
 from moorline.net.slices import in_slices
 from moorline.net.turns import Turns
 from moorline.resolver.answering_entries import AnsweringEntries
 from moorline.resolver.claimed_address import Dials, claimed, not_proven
 from moorline.resolver.delegations import Delegations
 from moorline.resolver.holders import Judge, judging
+from moorline.resolver.taking import Bounds, Taking
 from moorline.resolver.whose import whose
 from moorline.wire.resolver import (
     AskEntryLists,
@@ -61,7 +58,6 @@ from moorline.wire.resolver import (
     PublisherClosed,
     PublisherOpened,
     PublishPaths,
-    Referral,
     RightsChanged,
     UnpublishHashes,
     UnpublishPaths,
@@ -76,23 +72,6 @@ SECRET_BYTES = 32
 SALT_BYTES = 16
 REMOVED_AT_ONCE = 64
 """Entries between two of which others have their turn."""
-
-
-class Bounds:
-    """How much is kept."""
-
-    def __init__(
-        self,
-        *,
-        paths_max: int,
-        publisher_paths_max: int,
-        publishers_max: int,
-        principal_publishers_max: int,
-    ) -> None:
-        self.paths_max = paths_max
-        self.publisher_paths_max = publisher_paths_max
-        self.publishers_max = publishers_max
-        self.principal_publishers_max = principal_publishers_max
 
 
 class Publishers:
@@ -117,8 +96,8 @@ class Publishers:
         self._resolver = resolver
         self._registry = registry
         self._dials = dials
-        self._delegations = delegations
         self._bounds = bounds
+        self.taking = Taking(registry, delegations, bounds, changed)
         self._judge = judge
         self._refused = refused
         self._changed = changed
@@ -257,43 +236,11 @@ class Publishers:
 
     async def _publish(self, session: Session, call: PublishPaths) -> PathsPublished:
         registration = self._mine(session)
-        entries: list[tuple[str, int]] = []
-        refused: list[tuple[int, str]] = []
-        referrals: dict[str, Referral] = {}
-        for place, (path, flags) in enumerate(call.entries):
-            code = self._why_not(session.rights, path, flags, referrals)
-            if code:
-                refused.append((place, code))
-            else:
-                entries.append((path, flags))
-        for room, code in (
-            (self._room_of(registration), LimitReached.code),
-            (self._quota_left(session, registration), OverQuota.code),
-        ):
-            if len(entries) > room:
-                entries, over = self._fitting(registration, entries, room)
-                refused += [
-                    (place, code) for place, (path, _) in enumerate(call.entries) if path in over
-                ]
+        steps = self.taking.steps(session, registration, call.entries)
+        refused, referrals = await in_slices(steps, session.rights.principal)
         self._tell_refused(session, call, refused)
-        self._changed(self._registry.publish(registration, entries, monotonic_ms()))
         digest = registration.digest()
-        return PathsPublished(
-            call.call, digest.count, digest.hash, sorted(refused), list(referrals.values())
-        )
-
-    def _why_not(
-        self, rights: SessionRights, path: str, flags: int, referrals: dict[str, Referral]
-    ) -> str:
-        if flags & ~FLAGS or not is_path(path):
-            return BadPath.code
-        if self._delegations and (referral := self._delegations.of(path)) is not None:
-            referrals[referral.path] = referral
-            return Referred.code
-        if is_reserved(path) and not rights.is_node:
-            return Denied.code
-        needed = PUBLISH | MAKE_DEFAULT if flags & DEFAULT else PUBLISH
-        return "" if rights.at(path) & needed == needed else Denied.code
+        return PathsPublished(call.call, digest.count, digest.hash, refused, referrals)
 
     def _tell_refused(
         self, session: Session, call: PublishPaths, refused: Sequence[tuple[int, str]]
@@ -306,55 +253,24 @@ class Publishers:
             path = f"/quotas/{Quota.PATHS.value}"
             self._refused(session, "PublishPaths", path, OverQuota.code)
 
-    def _quota_left(self, session: Session, registration: Registration) -> int:
-        """Paths that its principal may have yet, whichever of its publishers they are of."""
-        if session.allowance is None or session.rights.is_node:
-            return PATHS_PER_CALL_MAX
-        held = self._registry.entries_of(registration.claim.whose)
-        return max(0, session.allowance.bound(Quota.PATHS) - held)
-
-    def _room_of(self, registration: Registration) -> int:
-        bounds = self._bounds
-        return max(
-            0,
-            min(
-                bounds.publisher_paths_max - len(registration.entries),
-                bounds.paths_max - self._registry.entry_count,
-            ),
-        )
-
-    @staticmethod
-    def _fitting(
-        registration: Registration, entries: list[tuple[str, int]], room: int
-    ) -> tuple[list[tuple[str, int]], set[str]]:
-        """Those that are there anyway, and others while there is room; and those that are too much."""
-        fitting: list[tuple[str, int]] = []
-        over: set[str] = set()
-        for path, flags in entries:
-            if path in registration.entries:
-                fitting.append((path, flags))
-            elif room:
-                room -= 1
-                fitting.append((path, flags))
-            else:
-                over.add(path)
-        return fitting, over
-
     async def _unpublish(self, session: Session, call: UnpublishPaths) -> PathsUnpublished:
         registration = self._mine(session)
-        return await self._removed(registration, call.call, call.paths)
+        return await self._removed(session, registration, call.call, call.paths)
 
     async def _unpublish_hashes(self, session: Session, call: UnpublishHashes) -> PathsUnpublished:
         registration = self._mine(session)
         prefixes = _prefixes(call.prefixes)
-        await AnsweringEntries(registration.entries).frozen()
+        if not are_apart(prefixes):
+            raise Malformed("the prefixes overlap: what is below them would be named twice")
+        await self._answering(session, registration).frozen()
         named = registration.entries.named(prefixes)
-        return await self._removed(registration, call.call, named)
+        return await self._removed(session, registration, call.call, named)
 
     async def _removed(
-        self, registration: Registration, call: int, paths: Iterable[str]
+        self, session: Session, registration: Registration, call: int, paths: Iterable[str]
     ) -> PathsUnpublished:
-        await in_slices(self._removing(registration, list(paths)))
+        steps = self._removing(registration, list(paths))
+        await in_slices(steps, session.rights.principal)
         digest = registration.digest()
         return PathsUnpublished(call, digest.count, digest.hash)
 
@@ -368,6 +284,10 @@ class Publishers:
 
     # --- reconciliation ---------------------------------------------------------------------------
 
+    @staticmethod
+    def _answering(session: Session, registration: Registration) -> AnsweringEntries:
+        return AnsweringEntries(registration.entries, session.rights.principal)
+
     async def _heartbeat(self, session: Session, call: Heartbeat) -> HeartbeatHeard:
         registration = self._mine(session)
         theirs = Digest(call.count, call.hash)
@@ -378,7 +298,7 @@ class Publishers:
             # Whoever wants to know what differs sends an estimate; a plain sign of life is answered shortly.
             digest = registration.digest()
             return HeartbeatHeard(call.call, digest.count, digest.hash, Mode.EQUAL.value)
-        answerer = Answerer(AnsweringEntries(registration.entries))
+        answerer = Answerer(self._answering(session, registration))
         answered = await answerer.verify(theirs, call.estimate, call.cells_min)
         digest, mode, cells, payload = (
             answered.digest,
@@ -394,13 +314,20 @@ class Publishers:
     async def _ranges(self, session: Session, call: AskEntryRanges) -> EntryRangesTold:
         registration = self._mine(session)
         prefixes = _prefixes(call.prefixes)
-        answerer = Answerer(AnsweringEntries(registration.entries))
+        answerer = Answerer(self._answering(session, registration))
         return EntryRangesTold(call.call, await answerer.ranges(prefixes))
 
     async def _lists(self, session: Session, call: AskEntryLists) -> EntryListsTold:
         registration = self._mine(session)
         prefixes = _prefixes(call.prefixes)
-        answerer = Answerer(AnsweringEntries(registration.entries))
+        answerer = Answerer(self._answering(session, registration))
+        # A walk ends in ranges of a few entries each; who asks for more is told before it is made.
+        counted = sum(one.count for one in await answerer.ranges(prefixes))
+        if counted > ENTRIES_LISTED_MAX:
+            raise LimitReached(
+                f"{counted} entries are too many for one list, which has {ENTRIES_LISTED_MAX}: ask for the "
+                "ranges below these"
+            )
         return EntryListsTold(call.call, await answerer.lists(prefixes))
 
     # --- holders of tokens ------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Generator, Iterable
+from typing import Final
 
 from moorline.access import guard
 from moorline.access.demands import Demands
@@ -12,6 +13,7 @@ from moorline.catalog.outcome import unsure
 from moorline.catalog.sessions import SubscriptionRow
 from moorline.config.settings import Groups as Settings
 from moorline.core.access.right import PUBLISH, SUBSCRIBE
+from moorline.core.delivery.open_feed import FilterMatcher
 from moorline.core.stream import Shard
 from moorline.core.topic import SharedName, check_filter, shared_name
 from moorline.errors import (
@@ -36,8 +38,11 @@ from moorline.sessions.checks import (
     passed_over,
     session_opened,
 )
+from moorline.sessions.connected import Connected
 from moorline.sessions.context import Context
 from moorline.sessions.durable import DurableSessions
+from moorline.sessions.outlet import NativeOutlet, Outlet
+from moorline.sessions.places import cursors_told, places_of
 from moorline.sessions.pull import check_hold, take
 from moorline.sessions.retained import send_retained
 from moorline.sessions.session import TopicSession
@@ -63,6 +68,9 @@ from moorline.wire.topic import (
 
 log = logging.getLogger("moorline.groups")
 
+EVERYTHING_FILTER: Final = "#"
+"""What a subscription of several filters is in the catalog."""
+
 SUBSCRIBED = "the session has the subscription", "to subscribe again is harmless"
 
 
@@ -82,7 +90,7 @@ class SessionBroker:
         self._demands = demands or Demands()
         self._turns = Turns()
         self.durable = DurableSessions(context, topics.streams.clock)
-        self._sessions: dict[Session, TopicSession] = {}
+        self._sessions: dict[Connected, TopicSession] = {}
         self._links: dict[Session, Link] = {}
         self._tasks = Tasks("sessions were not told of streams or rights")
         self._judging = Judging(self._judge_all, self._tasks.spawn)
@@ -131,14 +139,20 @@ class SessionBroker:
         if known is None:
             if not session.is_open:
                 raise ConnectionLost("the client went before its call had its turn")
-            known = self._sessions[session] = TopicSession(session, self.context)
-            self.context.open_sessions.add(known)
-            session.at_end(lambda: self._forget(session))
+            known = self.adopt(session, NativeOutlet(session))
         return known
 
-    def _forget(self, session: Session) -> None:
+    def adopt(self, session: Connected, outlet: Outlet) -> TopicSession:
+        """A session of whoever has come, by whatever protocol."""
+        own = self._sessions[session] = TopicSession(session, self.context, outlet)
+        self.context.open_sessions.add(own)
+        session.at_end(lambda: self._forget(session))
+        return own
+
+    def _forget(self, session: Connected) -> None:
         self._sessions.pop(session, None)
-        self._links.pop(session, None)
+        if isinstance(session, Session):
+            self._links.pop(session, None)
 
     async def _open(self, session: Session, call: OpenSession) -> Answer:
         own = self._of(session)
@@ -211,7 +225,7 @@ class SessionBroker:
         group = shared_name(call.filter)
         check_hold(call, group, own.subscriptions.values(), is_durable=own.row is not None)
         if group is None:
-            return await self._subscribe_private(own, call, start)
+            return await self._subscribe_private(session, own, call, start)
         if call.no_local:
             raise BadTopic("no_local means nothing in a shared subscription (MQTT 5, 3.8.3.1)")
         row, _ = await find_or_create(
@@ -228,7 +242,7 @@ class SessionBroker:
         return TopicSubscribed(call.call, number, call.filter)
 
     async def _subscribe_private(
-        self, own: TopicSession, call: SubscribeTopic, start: Start
+        self, session: Session, own: TopicSession, call: SubscribeTopic, start: Start
     ) -> Answer:
         check_filter(call.filter)
         if call.no_local:
@@ -239,11 +253,27 @@ class SessionBroker:
             if known is not None:
                 own.delivery.change(own.subscriptions[known].window, call.window, call.qos)
                 return TopicSubscribed(call.call, known, call.filter)
+            if call.places and not reader:
+                number = self._begin_at(own, call)
+                return TopicSubscribed(call.call, number, call.filter)
             number = await self._begin(own, call.filter, reader, start, call.window, call.qos)
             if reader:
                 await own.commit()
-        await send_retained(self._topics, self.context.directory, own, number, call.filter)
-        return TopicSubscribed(call.call, number, call.filter)
+        private = own.subscriptions[number].private
+        told = [] if reader or private is None else places_of(private.cursors())
+        await send_retained(self._topics, self.context.directory, own, session, number, call.filter)
+        return TopicSubscribed(call.call, number, call.filter, told)
+
+    def _begin_at(self, own: TopicSession, call: SubscribeTopic) -> int:
+        """A private subscription that goes on where it was on another connection, here or elsewhere."""
+        cursors = cursors_told(call.places, self.context.directory)
+        check_open(own)
+        demand(own.session.rights, SUBSCRIBE, path_of_topic(call.filter))
+        shard_extents = self.context.directory.shard_extents()
+        starts = {shard: extents[0].first for shard, extents in shard_extents.items() if extents}
+        number = own.subscribe_private(call.filter, 0, cursors, call.window, call.qos)
+        own.see(number, shard_extents, starts)
+        return number
 
     async def _begin(
         self, own: TopicSession, filter_text: str, reader: int, start: Start, size: int, qos: int
@@ -265,6 +295,49 @@ class SessionBroker:
         number = own.subscribe_private(filter_text, reader, cursors, size, qos)
         own.see(number, shard_extents, starts)
         return number
+
+    async def begin_reading(
+        self, own: TopicSession, reader: int, size: int, matcher: FilterMatcher
+    ) -> int:
+        """A private subscription by several filters, which its owner has judged: from its places on, and in
+        streams that are new to it from now on."""
+        cursors = await self.context.cursor_commits.load(reader) if reader else []
+        check_open(own)
+        shard_extents = self.context.directory.shard_extents()
+        number = own.subscribe_private(EVERYTHING_FILTER, reader, cursors, size, 1, matcher)
+        own.see(number, shard_extents, self.ends())
+        return number
+
+    def ends(self) -> dict[Shard, int]:
+        """Where the streams end now; of other nodes as they were last heard of."""
+        shard_extents = self.context.directory.shard_extents()
+        return {
+            shard: extents[-1].end if extents else 0 for shard, extents in shard_extents.items()
+        }
+
+    async def join_group(
+        self, own: TopicSession, filter_text: str, size: int, qos: int, *, is_new: bool
+    ) -> int:
+        """Takes part in a group; one that is not there yet begins now. A durable session remembers it."""
+        group = shared_name(filter_text)
+        assert group is not None
+        start = Start(True)
+        row, _ = await find_or_create(
+            self.context.leaders,
+            group,
+            start,
+            self._settings.deliveries_max,
+            own.session.rights,
+            own.session.allowance,
+        )
+        if is_new and own.row is not None:
+            kept = await self.context.sessions.subscribe(
+                own.row.name, own.row.epoch, filter_text, qos
+            )
+            if kept is None:
+                own.take_over()
+                raise SessionTaken("another connection has opened this session")
+        return self._join(own, filter_text, group, row, size, qos)
 
     def _reshaped(self, shard_extents: ShardExtents) -> None:
         """All sessions look at these shards, in slices: there may be tens of thousands."""

@@ -3,6 +3,7 @@
 from collections.abc import Generator, Iterator
 
 from moorline.core.frames.frame import stored_at
+from moorline.net.session import Session
 from moorline.net.slices import in_slices
 from moorline.sessions.session import TopicSession
 from moorline.topics.commands import TopicBroker
@@ -15,23 +16,23 @@ async def send_retained(
     topics: TopicBroker,
     directory: StreamDirectory,
     own: TopicSession,
+    session: Session,
     number: int,
     filter_text: str,
 ) -> None:
-    principal = own.session.rights.principal
+    principal = session.rights.principal
     ours = await topics.retained(filter_text, principal)
     theirs = await directory.retained(filter_text)
     frames = iter(await in_slices(newest_retained(ours, theirs), principal))
     now_us = topics.streams.clock.expiry_us()
-    while await in_slices(_push_retained(own, number, frames, now_us), principal):
-        await own.session.room_to_write()
+    while await in_slices(_push_retained(own, session, number, frames, now_us), principal):
+        await session.room_to_write()
 
 
 def _push_retained(
-    own: TopicSession, number: int, frames: Iterator[bytes], now_us: int
+    own: TopicSession, session: Session, number: int, frames: Iterator[bytes], now_us: int
 ) -> Generator[None, None, bool]:
     """Whether its client must read before there is room for more."""
-    session = own.session
     for frame in frames:
         if number not in own.subscriptions:
             break  # it was ended meanwhile, perhaps because it may not read this any more

@@ -14,7 +14,7 @@ from moorline.catalog.sessions import SessionRow
 from moorline.core.access.quota import Quota
 from moorline.core.delivery.effects import Bury, FeedMoved
 from moorline.core.delivery.feed import FeedClosed, FeedOpened, FeedStopped
-from moorline.core.delivery.open_feed import Window
+from moorline.core.delivery.open_feed import FilterMatcher, Window
 from moorline.core.delivery.private_subscription import PrivateSubscription
 from moorline.core.delivery.progress import Cursor
 from moorline.core.effects import Event, TimerFired
@@ -32,11 +32,11 @@ from moorline.errors import Denied, MoorlineError, RightsUnknown
 from moorline.limits import PROGRESS_MS
 from moorline.net.clock import monotonic_ms
 from moorline.net.interpreter import Interpreter
-from moorline.net.session import Session
+from moorline.sessions.connected import Connected
 from moorline.sessions.context import Context
 from moorline.sessions.dead_letters import bury
 from moorline.sessions.delivery_host import DeliveryHost
-from moorline.sessions.outlet import NativeOutlet
+from moorline.sessions.outlet import Outlet
 from moorline.sessions.session_commits import SessionCommits
 from moorline.sessions.subscription import Subscription
 from moorline.topics.directory import ShardExtents
@@ -48,7 +48,7 @@ log = logging.getLogger("moorline.groups")
 class TopicSession:
     """The topics' side of one connection."""
 
-    def __init__(self, session: Session, context: Context) -> None:
+    def __init__(self, session: Connected, context: Context, outlet: Outlet) -> None:
         self.session = session
         self.row: SessionRow | None = None
         """The durable session, if it is one."""
@@ -63,7 +63,7 @@ class TopicSession:
         self._feeds = count(1)
         self._loop = asyncio.get_running_loop()
         self._shared_made: SharedSubscriptions | None = None
-        self._outlet = NativeOutlet(session)
+        self._outlet = outlet
         self.delivery = DeliveryHost(self._outlet, context.directory)
         self._interpreter = Interpreter(
             {
@@ -141,11 +141,14 @@ class TopicSession:
         cursors: Iterable[tuple[Shard, Cursor]],
         size: int,
         qos: int,
+        matcher: FilterMatcher | None = None,
     ) -> int:
+        """With a `matcher` it reads by that, which is judged by whoever has it, and not by one filter."""
         self._take_place()
         number = next(self._numbers)
-        window = Window(number, filter_text, size, qos)
+        window = Window(number, filter_text, size, qos, matcher=matcher)
         subscription = Subscription(filter_text, window, None, reader)
+        subscription.is_judged_elsewhere = matcher is not None
         subscription.private = PrivateSubscription(number, cursors, lambda: next(self._feeds))
         self.subscriptions[number] = subscription
         return number
@@ -343,6 +346,10 @@ class TopicSession:
     async def commit(self) -> None:
         """Stores what changed of the places of a durable session."""
         await self._commits.commit()
+
+    async def settled(self) -> None:
+        """Behind its end: returns when its last places are stored, or it is removed."""
+        await self._commits.settled.wait()
 
     def take_over(self) -> None:
         """Another connection has opened the session: everything here is over."""

@@ -13,6 +13,7 @@ class Subscription:
         "borrower",
         "filter",
         "group",
+        "is_judged_elsewhere",
         "is_leaving",
         "owner",
         "private",
@@ -40,9 +41,13 @@ class Subscription:
         """The id under which Leaders of other nodes find it; it changes when its Borrower is made anew."""
         self.is_leaving = False
         """Unsubscribed, and known until the last of its feeds is drained."""
+        self.is_judged_elsewhere = False
+        """It stands for several filters: whoever has them lets through what is granted."""
 
     def may_go_on(self, rights: SessionRights) -> bool:
         """Whether it is still granted, while it runs; while nobody knows rights it is not."""
+        if self.is_judged_elsewhere:
+            return rights.is_known
         read = self.filter if self.group is None else self.group.filter
         if not rights.at(path_of_topic(read)) & SUBSCRIBE:
             return False

@@ -80,7 +80,7 @@ VALUES = (
     "failOnVanished",
     "includeFirst",
 )
-RECORDS = ("records", *ENDPOINT, "where", "columns")
+RECORDS = ("records", *ENDPOINT, "where", "columns", "includeKind")
 KINDS = ("topics", "queues", "associations", "group", "values", "records")
 """What can be read: one of these options says which."""
 

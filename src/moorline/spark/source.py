@@ -83,14 +83,19 @@ VALUE_COLUMNS = {
 FIRST_COLUMNS = {"is_first": "boolean"}
 RECORD_COLUMNS = {"key": "string", "seq": "bigint", "row": "string"}
 """Key and row are JSON: a key as in the topics that tables feed, a row as clients get it."""
+KIND_COLUMNS = {"kind": "string"}
 ALL_COLUMNS = {
     "topics": {**TOPIC_COLUMNS, **HEADER_COLUMNS, **SYSTEM_COLUMNS, **GAP_COLUMNS},
     "group": {**TOPIC_COLUMNS, **HEADER_COLUMNS, **SYSTEM_COLUMNS, **GAP_COLUMNS},
     "queues": QUEUE_COLUMNS,
     "associations": ASSOCIATION_COLUMNS,
     "values": {**VALUE_COLUMNS, **FIRST_COLUMNS},
-    "records": RECORD_COLUMNS,
+    "records": {**RECORD_COLUMNS, **KIND_COLUMNS},
 }
+
+
+STREAMS = {"group": "group_reader", "values": "value_stream", "records": "record_stream"}
+"""Where the streaming reads are, but for that of topics."""
 
 
 class MoorlineSource(DataSource):
@@ -110,8 +115,11 @@ class MoorlineSource(DataSource):
         )
 
     def _columns(self, kind: str) -> dict[str, str]:
-        if kind in ("queues", "associations", "records"):
+        if kind in ("queues", "associations"):
             return ALL_COLUMNS[kind]
+        if kind == "records":
+            has_kind = switch_of(self.options, "includeKind", default=False)
+            return RECORD_COLUMNS | (KIND_COLUMNS if has_kind else {})
         optional = OPTIONAL_COLUMNS
         columns = dict(TOPIC_COLUMNS)
         if kind == "values":
@@ -154,8 +162,8 @@ class MoorlineSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         kind = self._kind()
         self._check_columns(schema, kind)
-        if kind in ("group", "values"):
-            part = _later("group_reader" if kind == "group" else "value_stream")
+        if kind in STREAMS:
+            part = _later(STREAMS[kind])
             made: DataSourceStreamReader = part.stream_reader(self.options, schema)
             return made
         if kind != "topics":

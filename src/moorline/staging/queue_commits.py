@@ -33,6 +33,7 @@ class QueueParking(Protocol):
 
 class SendRule(Protocol):
     def demand_send(self, rights: SessionRights, queue_ids: Iterable[bytes]) -> None: ...
+    def demand_send_somewhere(self, rights: SessionRights) -> None: ...
 
 
 class NodeQueues(Protocol):

@@ -8,8 +8,8 @@ from moorline.core.topic import check_topic
 from moorline.errors import BadTopic, CallFailed, TooLarge
 from moorline.ids import text_of
 from moorline.limits import TOPIC_HEADERS_BYTES_MAX, TOPIC_KEY_BYTES_MAX, TOPICS_CACHED_MAX
-from moorline.topics.commands import PUBLISHERS_FLAGS
 from moorline.topics.paths import check_reserved
+from moorline.topics.publishing import PUBLISHERS_FLAGS
 from moorline.wire.packed_rows import unpacked
 from moorline.wire.staging import QUEUES, queue_rows_decoder
 

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from moorline.access.demands import Demands
-from moorline.access.guard import Declarations, demand, demanded, needs, own
+from moorline.access.guard import Declarations, demand, demand_somewhere, demanded, needs, own
 from moorline.config.settings import Streams as Settings
 from moorline.core.access.quota import Quota
 from moorline.core.access.right import WRITE
@@ -110,7 +110,8 @@ class Staging:
             return take_rows(session, calls)
 
         return {
-            OpenStage: own(later(telling(self._open_stage))),
+            # What it needs depends on what its rows are for.
+            OpenStage: demanded(later(telling(self._open_stage))),
             # Its topics are found in the thread that unpacks them.
             StageRows: demanded(rows),
             CloseStage: own(later(self._close_stage)),
@@ -153,9 +154,12 @@ class Staging:
     # --- stages -----------------------------------------------------------------------------------
 
     async def _open_stage(self, session: Session, call: OpenStage) -> Answer:
-        self._commits.check_room()
+        # Who may write nowhere has nothing to stage. Each chunk is judged by its own paths.
         if call.target == QUEUES:
-            self._commits.need_queues()
+            self._commits.need_queues().owners.demand_send_somewhere(session.rights)
+        else:
+            demand_somewhere(session.rights, WRITE, TOPICS)
+        self._commits.check_room()
         if not session.is_open:
             raise ConnectionLost("the client went before its call had its turn")
         if session not in self._open:

@@ -5,6 +5,7 @@ need besides, sealing and retention, is in `topics/upkeep.py`.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable
 
 from moorline.core.frames.block import Block
@@ -13,9 +14,16 @@ from moorline.core.stream import Extent, Gap, Shard, Stream
 from moorline.journal.disk_watch import FillsDisk
 from moorline.journal.streams.store import StreamBatch, StreamStore
 from moorline.journal.streams.topic_picks import Wish
-from moorline.limits import STREAM_BUSY_MESSAGES, STREAM_BUSY_MS, STREAM_READ_BYTES_MAX
+from moorline.limits import (
+    STREAM_BUSY_MESSAGES,
+    STREAM_BUSY_MS,
+    STREAM_LOG_PAUSE_MS,
+    STREAM_READ_BYTES_MAX,
+)
 from moorline.net.group_commit import GroupCommit
 from moorline.net.trusted_clock import TrustedClock
+
+log = logging.getLogger("moorline.topics")
 
 
 class LocalStreams(FillsDisk):
@@ -27,8 +35,14 @@ class LocalStreams(FillsDisk):
         self.clock = clock or TrustedClock()
         self.node = node
         self.commits = GroupCommit(
-            store, "streams", answered=self._answered, pause_ms=self._pause_ms
+            store,
+            "streams",
+            answered=self._answered,
+            pause_ms=self._pause_ms,
+            begin=store.begin,
         )
+        self._log_work: asyncio.Future[bool] | None = None
+        self._log_pause_ends_s = 0.0
         self.dropped_messages = 0
         self.moved: list[Callable[[list[int]], None]] = []
         """Called with the shards that have new messages."""
@@ -52,6 +66,32 @@ class LocalStreams(FillsDisk):
         for moved in self.moved:
             moved(shards)
         self.look_for_new_generations()
+        if self._log_work is None:
+            self._look_after_log()
+
+    def _look_after_log(self) -> None:
+        """In a thread, beside the commits: what is full is synced where it belongs, and the next is made."""
+        loop = asyncio.get_running_loop()
+        may_prepare = not self.is_disk_full and loop.time() >= self._log_pause_ends_s
+        if not self.store.log.has_work(may_prepare=may_prepare):
+            return
+        self._log_work = loop.run_in_executor(
+            None, lambda: self.store.log.work(may_prepare=may_prepare)
+        )
+        self._log_work.add_done_callback(self._looked_after_log)
+
+    def _looked_after_log(self, done: "asyncio.Future[bool]") -> None:
+        self._log_work = None
+        if done.cancelled():
+            return
+        error = done.exception()
+        if error is not None:
+            # What a sync could not store is in the log yet, for the next start.
+            self.commits.fail(error)
+        elif not done.result():
+            log.warning("no room for the log of small commits: they are synced shard by shard")
+            pause_s = STREAM_LOG_PAUSE_MS / 1_000
+            self._log_pause_ends_s = asyncio.get_running_loop().time() + pause_s
 
     def look_for_new_generations(self) -> None:
         newest = self.store.newest_generations()
@@ -124,5 +164,7 @@ class LocalStreams(FillsDisk):
     async def close(self) -> None:
         """Commits what is left and says how far it came, if it may still be answered."""
         await self.commits.close()
+        if self._log_work is not None:
+            await asyncio.wait([self._log_work])
         if not self.commits.failed.done() and self.commits.is_idle:
             await asyncio.to_thread(self.store.leave)

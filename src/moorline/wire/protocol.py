@@ -11,6 +11,7 @@ from moorline.wire import (
     audit,
     browse,
     group,
+    mqtt_client,
     publication,
     queue,
     queue_contents,
@@ -61,7 +62,9 @@ HeardByNode = (
     | audit.COMMANDS
     | resolver.COMMANDS
     | records.RecordMessages
+    | records.ResumeRecords
     | publication.COMMANDS
+    | mqtt_client.COMMANDS
 )
 HeardByClient = (
     Welcome
@@ -88,7 +91,9 @@ HeardByClient = (
     | audit.EVENTS
     | resolver.EVENTS
     | records.RecordMessages
+    | records.RecordsUnchanged
     | publication.EVENTS
+    | mqtt_client.EVENTS
 )
 
 _Batch = msgspec.Meta(max_length=MESSAGES_PER_FRAME_MAX)

@@ -26,6 +26,7 @@ from moorline.limits import (
     RECORD_KNOWN_CHARACTERS_MAX,
     RECORD_MESSAGES_MAX,
     RECORD_PREFIXES_MAX,
+    RECORD_RESUME_BYTES_MAX,
     RECORD_TABLES_MAX,
     RECORD_WHERE_COLUMNS_MAX,
     TEXT_LENGTH_MAX,
@@ -194,11 +195,39 @@ class RecordMessages(Message, frozen=True, gc=False, tag=360):
     __repr__ = without_bytes
 
 
+class ResumeRecords(Message, frozen=True, gc=False, tag=400):
+    """A subscribe of one table in few bytes, over the native protocol alone: the set is this table.
+
+    `known` ends with the digest of what the client holds. Before it is the brief part of its cursor, or, of
+    one that has none, the hash of what it was told of the table (core/records/cursor.py). Where all of it is
+    as it was, `RecordsUnchanged` is the answer; otherwise what a subscribe would be answered by.
+    """
+
+    sync: Sync
+    table: Identifier
+    known: Annotated[bytes, Meta(min_length=28, max_length=RECORD_RESUME_BYTES_MAX)]
+    where: Body
+    """The map of a subscribe, in msgpack; empty where it is."""
+    columns: Columns | None
+
+    __repr__ = without_bytes
+
+
+class RecordsUnchanged(Message, frozen=True, gc=False, tag=401):
+    """A sync by replay with nothing in it. `cursor`: a brief one, for who came without."""
+
+    sync: Sync
+    cursor: Annotated[bytes, Meta(max_length=RECORD_RESUME_BYTES_MAX)] = b""
+
+    __repr__ = without_bytes
+
+
 FromClient = Login | Subscribe | Verify | Ranges | Lists | Fetch
 FromNode = SyncStart | Record | Deletion | Told | SyncEnd | Refused
 
 _Batch = Meta(max_length=RECORD_MESSAGES_MAX)
 
+where_msgpack = msgspec.msgpack.Decoder(Where)
 node_json = msgspec.json.Decoder(Annotated[list[FromClient], _Batch])
 node_msgpack = msgspec.msgpack.Decoder(Annotated[list[FromClient], _Batch])
 client_json = msgspec.json.Decoder(Annotated[list[FromNode], _Batch])

@@ -12,6 +12,8 @@ from msgspec import Meta
 
 from moorline.core.frames.frame import FLAGS_ALL, StoredHeaders
 from moorline.limits import (
+    CLIENT_PLACE_RANGES_MAX,
+    CLUSTER_NODES_MAX,
     FILTER_LENGTH_MAX,
     LOST_RANGES_MAX,
     PRODUCER_LENGTH_MAX,
@@ -19,6 +21,7 @@ from moorline.limits import (
     SESSION_EXPIRY_S_MAX,
     SESSION_NAME_BYTES_MAX,
     START_LENGTH_MAX,
+    STREAM_SHARDS_MAX,
     STREAMS_PER_PAGE_MAX,
     SUBSCRIPTIONS_MAX,
     TOPIC_BYTES_MAX,
@@ -47,6 +50,13 @@ StreamKey = tuple[Annotated[int, Meta(ge=-1)], Annotated[int, Meta(ge=-1)]]
 """(shard, generation)."""
 NO_STREAM: StreamKey = (-1, -1)
 """Before the first of all streams."""
+ShardPlace = tuple[
+    Number, Number, Annotated[tuple[OffsetRange, ...], Meta(max_length=CLIENT_PLACE_RANGES_MAX)]
+]
+"""(shard, offset, ranges): done is everything below the offset, and the ranges above it."""
+HomePlaces = tuple[Name, Annotated[list[ShardPlace], Meta(max_length=STREAM_SHARDS_MAX)]]
+"""Of the shards of one home."""
+PlacesOfAll = Annotated[list[HomePlaces], Meta(max_length=CLUSTER_NODES_MAX)]
 StreamCount = Annotated[int, Meta(ge=0, le=STREAMS_PER_PAGE_MAX)]
 """Rows of a page; 0 is all, and refused if they do not fit an answer."""
 
@@ -107,7 +117,8 @@ class SubscribeTopic(Call, frozen=True, gc=False, tag=104):
 
     `start` is "now", "beginning", "time:MICROSECONDS" or "offset:NUMBER"; a place that the session
     or the group has already goes before it. At most `window` messages are unacknowledged at once.
-    With `hold` the feeds come and no messages: the member takes them by itself (wire.pull).
+    With `hold` the feeds come and no messages: the member takes them by itself (wire.pull). With `places` a
+    plain subscription goes on where it was on a connection before; shards that they do not name are new.
     """
 
     filter: Filter
@@ -116,11 +127,15 @@ class SubscribeTopic(Call, frozen=True, gc=False, tag=104):
     qos: Qos = 1
     no_local: bool = False
     hold: bool = False
+    places: PlacesOfAll = msgspec.field(default_factory=list)
 
 
 class TopicSubscribed(Answer, frozen=True, gc=False, tag=105):
+    """`places` are where a plain subscription begins that has no place of its own at the node."""
+
     subscription: int
     filter: FilterText
+    places: PlacesOfAll = msgspec.field(default_factory=list)
 
 
 class UnsubscribeTopic(Call, frozen=True, gc=False, tag=106):

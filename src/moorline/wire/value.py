@@ -39,8 +39,12 @@ class SubscribeValues(Call, frozen=True, gc=False, tag=340):
     __repr__ = without_bytes
 
 
+AGAIN = "AGAIN"
+
+
 class SubscribedValue(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """An empty `code`: this is its id, and its value now. Else why not."""
+    """An empty `code`: this is its id, and its value now. Else why not. `AGAIN` says only that the
+    answer is full of values, and this one comes when it is asked for again."""
 
     code: Code
     id: ValueId = 0

@@ -15,7 +15,7 @@ from moorline.config.addresses import Address
 from moorline.core.records.row_hash import NAME, digest_of_rows, row_hashes
 from moorline.core.sets.answerer import sketch_or_list
 from moorline.core.sets.asker import Mode, listed_of
-from moorline.core.sets.digest import Digest
+from moorline.core.sets.digest import DIGEST_BYTES, Digest
 from moorline.core.sets.estimate import ESTIMATE_BYTES, Estimate
 from moorline.core.sets.id_set import IdSet
 from moorline.core.sets.prefix import ALL, Prefix
@@ -36,6 +36,7 @@ from moorline.wire.records import (
     RecordMessage,
     RecordMessages,
     Refused,
+    ResumeRecords,
     Subscribe,
     SyncEnd,
     SyncStart,
@@ -43,6 +44,7 @@ from moorline.wire.records import (
     Told,
     Verify,
     node_msgpack,
+    where_msgpack,
 )
 
 SALT = 0x5EED_5EED_5EED_5EED
@@ -107,7 +109,9 @@ class TableNode:
         """Messages until the link of whoever is sent the next one is cut, once."""
         self._subscribed: dict[Session, Subscribed] = {}
         self._listeners = Listeners(Admission("loopback", 100, 10_000, 600_000))
-        self._protocol = NativeProtocol({RecordMessages: self._messages}, self._welcome)
+        self._protocol = NativeProtocol(
+            {RecordMessages: self._messages, ResumeRecords: self._resumed}, self._welcome
+        )
         self.address = ""
 
     @contextlib.asynccontextmanager
@@ -147,6 +151,19 @@ class TableNode:
             for message in node_msgpack.decode(call.messages):
                 self.heard.append(message)
                 self._take(session, message)
+        return []
+
+    def _resumed(self, session: Session, calls: list[ResumeRecords]) -> list[Answer]:
+        """As a subscribe that says the same; its cursors are none that have a brief form."""
+        for one in calls:
+            wanted = TableSubscription(
+                one.table,
+                where_msgpack.decode(one.where) if one.where else {},
+                one.columns,
+                digest=one.known[-DIGEST_BYTES:],
+            )
+            self.heard.append(Subscribe(one.sync, [wanted]))
+            self._take(session, self.heard[-1])
         return []
 
     def _left(self, session: Session) -> None:

@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.drawing import examples
 
 from moorline.core.access.audit import (
     SEVERAL,
@@ -171,7 +172,7 @@ ACTS = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.tuples(ACTS, st.integers(0, 400)), max_size=400))
 def test_every_act_is_in_the_count_of_exactly_one_line(steps: list[tuple[Act, int]]) -> None:
     flood, now_ms, said = Flood(), 0, Counter[tuple[str, str, str]]()
@@ -187,6 +188,7 @@ def test_every_act_is_in_the_count_of_exactly_one_line(steps: list[tuple[Act, in
     assert told == said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_the_number_of_lines_depends_on_time_and_principals_and_not_on_acts(seed: int) -> None:
     """A34."""

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core.access.rows import naive, paths, rows, subjects, tables
+from tests.drawing import examples
 
 from moorline.core.access.grants import Grants, Reach
 from moorline.core.access.right import (
@@ -165,7 +166,7 @@ def test_a_filter_over_somebodys_own_level() -> None:
 # --- against a walk over all rows -----------------------------------------------------------------
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(tables, subjects, paths())
 def test_a_verdict_is_that_of_a_walk_over_all_rows(
     table: list[Row], who: Subjects, path: str
@@ -173,7 +174,7 @@ def test_a_verdict_is_that_of_a_walk_over_all_rows(
     assert Grants(table).rights_at(who, path) == naive(table, who, path)
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(tables, st.lists(st.tuples(st.booleans(), rows), max_size=12), subjects, paths())
 def test_a_tree_that_was_changed_is_one_that_was_built_so(
     table: list[Row], changes: list[tuple[bool, Row]], who: Subjects, path: str
@@ -217,7 +218,7 @@ def filters(draw: st.DrawFn) -> str:
 short_rows = rows.filter(lambda row: row.path.count("/") <= 4)
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(
     st.lists(short_rows, max_size=8, unique_by=lambda row: (row.path, row.subject)),
     subjects,
@@ -240,7 +241,7 @@ def test_a_filter_has_exactly_what_all_its_topics_have(
     assert found & ~expected == 0
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(tables, subjects, filters(), paths(levels=tuple(UNIVERSE)))
 def test_a_granted_filter_matches_no_denied_topic(
     table: list[Row], who: Subjects, text: str, path: str
@@ -253,7 +254,7 @@ def test_a_granted_filter_matches_no_denied_topic(
     assert grants.rights_at(who, f"/topics/{text}") & ~grants.rights_at(who, path) == 0
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(tables, subjects, paths(), st.sampled_from([SUBSCRIBE, WRITE, GRANT]))
 def test_how_far_a_right_reaches(table: list[Row], who: Subjects, path: str, right: int) -> None:
     grants = Grants(table)
@@ -276,9 +277,13 @@ def test_how_far_a_right_reaches(table: list[Row], who: Subjects, path: str, rig
         assert found <= {False}
     elif right != WRITE:
         assert found == {True, False}
+    if right != WRITE:
+        assert grants.reaches(who, right, path) == (reach is not Reach.NONE)
+    else:
+        assert reach is not Reach.NONE or not grants.reaches(who, right, path)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(tables, subjects, st.one_of(paths(), filters().map("/topics/{}".format)))
 def test_an_explanation_is_the_verdict_and_its_rows_decided(
     table: list[Row], who: Subjects, path: str

@@ -5,6 +5,7 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.drawing import examples
 
 from moorline.core.access.quota import (
     COUNTS,
@@ -64,7 +65,7 @@ def test_a_clock_that_goes_back_gives_nothing_twice() -> None:
 TAKES = st.lists(st.tuples(st.integers(0, 300), st.integers(0, 40)), max_size=80)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.integers(0, 30), TAKES)
 def test_no_window_has_more_than_its_time_and_one_burst(
     bound: int, takes: list[tuple[int, int]]
@@ -83,7 +84,7 @@ def test_no_window_has_more_than_its_time_and_one_burst(
             assert total * 1_000 <= bound * 1_000 + bound * (end_ms - start_ms)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.integers(1, 30), TAKES, st.integers(1, 30))
 def test_who_comes_again_when_it_was_told_gets_it_and_not_a_moment_before(
     bound: int, takes: list[tuple[int, int]], wanted: int
@@ -131,7 +132,7 @@ def test_more_than_was_taken_cannot_be_given_back() -> None:
         account.give_back(RATE, 0)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.integers(0, 10),
     st.lists(st.tuples(st.booleans(), st.integers(0, 6), st.integers(0, 12)), max_size=100),

@@ -6,6 +6,7 @@ from collections import defaultdict
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.drawing import examples
 
 from moorline.core.access.throttle import (
     OF_ADDRESSES,
@@ -219,7 +220,7 @@ ACTS = st.lists(
 
 
 @given(ACTS)
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_whatever_happens_waits_are_bounded_and_innocents_have_none(
     acts: list[tuple[str, str, Outcome, int]],
 ) -> None:
@@ -289,6 +290,7 @@ def test_a_broken_state_is_found(broken: str) -> None:
         throttle.check()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 5))]
 )

@@ -10,6 +10,7 @@ QUIET_MS = 2 * TTL_MS + TTL_MS // 2 + 10 * DELAY_MS
 was lost on its way is tried half a ttl later, and the repair follows the next answer."""
 
 
+@pytest.mark.slow
 def test_what_lives_is_found_by_everybody_and_nothing_dead_is() -> None:
     seen: dict[str, int] = {}
     steps = seed = 0

@@ -41,16 +41,36 @@ def test_the_digest_is_that_of_the_entries(seed: int) -> None:
         assert published.digest() == digest_of(model)
         left = {path: flags for path, flags in model.items() if path not in view.refused}
         assert view.digest() == digest_of(left)
-        assert EntrySet(view).set.digest() == view.digest()
+        assert EntrySet(view.copied()).set.digest() == view.digest()
 
 
 def test_entries_are_found_by_their_hashes() -> None:
     published = PublishedPaths()
     published.change({f"/{place}": place % 3 for place in range(100)})
-    entries = EntrySet(MemberView(published))
+    entries = EntrySet(MemberView(published).copied())
     wanted = {f"/{place}": place % 3 for place in (3, 50, 99)}
-    highs = EntrySet(_view_of(wanted)).set.high
+    highs = EntrySet(_view_of(wanted).copied()).set.high
     assert dict(entries.having(highs)) == wanted
+
+
+def test_a_copy_is_of_its_moment_whatever_is_published_meanwhile() -> None:
+    published = PublishedPaths()
+    published.change({f"/{place}": 0 for place in range(1_000)})
+    view = MemberView(published)
+    digest, copied = view.digest(), view.copied()
+    view.refused["/7"] = "DENIED"
+    published.change({"/new": 0, "/8": None})
+    assert EntrySet(copied).set.digest() == digest
+    assert EntrySet(view.copied()).set.digest() == view.digest() != digest
+
+
+def test_entries_come_in_the_order_in_which_they_were_published() -> None:
+    published = PublishedPaths()
+    published.change({f"/{place:04}": 0 for place in range(1_000)})
+    entries = EntrySet(MemberView(published).copied())
+    assert [path for path, _ in entries.having(entries.set.high)] == [
+        f"/{place:04}" for place in range(1_000)
+    ]
 
 
 def _view_of(entries: dict[str, int]) -> MemberView:

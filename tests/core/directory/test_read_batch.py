@@ -247,6 +247,7 @@ class World:
                 self.timers.pop(getattr(effect, "name", ""), None)
 
 
+@pytest.mark.slow
 def test_every_batch_ends_within_its_bound_whatever_members_do() -> None:
     steps, seed, done, failed = 0, 0, 0, 0
     while steps < STEPS:

@@ -39,6 +39,10 @@ from moorline.limits import (
 TTL_MS = 2_000
 
 
+STEPS = 100_000
+STEPS_A_SEED = 800
+
+
 def made() -> tuple[Replica, PublishedPaths]:
     published = PublishedPaths()
     return Replica("replica", MemberView(published), Random(1)), published
@@ -216,7 +220,7 @@ class World:
                     if flags is not None:
                         self.entries[path] = flags
             case Compare():
-                self.entries = dict(self.published.entries())
+                self.entries = dict(zip(*self.published.copied(), strict=True))
 
     def step(self) -> None:
         due = min(self.timers.items(), key=lambda item: item[1], default=("", 1 << 60))
@@ -240,9 +244,19 @@ class World:
 
 @pytest.mark.parametrize("seed", range(25))
 def test_whatever_happens_the_member_has_it_all_in_the_end(seed: int) -> None:
+    lived(seed)
+
+
+@pytest.mark.slow
+def test_that_is_so_for_a_hundred_thousand_steps() -> None:
+    for seed in range(25, 25 + STEPS // STEPS_A_SEED):
+        lived(seed)
+
+
+def lived(seed: int) -> None:
     world = World(seed)
     world.handle(Start())
-    for _ in range(800):
+    for _ in range(STEPS_A_SEED):
         match world.chance.randrange(12):
             case 0 | 1:
                 some: dict[str, int | None] = {
@@ -265,5 +279,5 @@ def test_whatever_happens_the_member_has_it_all_in_the_end(seed: int) -> None:
     until_ms = world.now_ms + 4 * REPLICA_PAUSE_MS_MAX + 2 * TTL_MS
     while world.now_ms < until_ms:
         world.step()
-    assert world.entries == dict(world.published.entries())
+    assert world.entries == dict(zip(*world.published.copied(), strict=True))
     assert not world.replica.is_degraded

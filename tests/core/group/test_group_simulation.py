@@ -153,6 +153,7 @@ def test_x9_each_message_lost_once(kind: type) -> None:
 # --- seeds that found a mistake -------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_seed_14_a_lost_report_is_made_again() -> None:
     """The last report of a stream was lost, and the group's place stayed behind for ever."""
     rough(14)
@@ -165,6 +166,7 @@ def test_seed_1_of_a_queue_what_one_member_rejected_goes_to_another() -> None:
     fair_queue(1)
 
 
+@pytest.mark.slow
 def test_seed_4_a_revoke_that_meets_its_grant_is_no_disagreement() -> None:
     """A lease that was revoked before its grant came was taken for one that the Borrower must have."""
     fair(4)

@@ -465,6 +465,7 @@ def test_x21_failures_are_stored_and_travel_with_the_grant() -> None:
     assert grant.cursor.failures == ((4, 3),)
 
 
+@pytest.mark.slow
 def test_what_it_remembers_of_those_that_went_is_bounded() -> None:
     leading = led(1)
     for n in range(BORROWERS_DEPARTED_MAX + 10):

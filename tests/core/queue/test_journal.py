@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.drawing import examples
 
 from moorline.core.queue.journal import (
     Acknowledge,
@@ -249,7 +250,9 @@ class JournalOfLists(RuleBasedStateMachine):
 
 
 TestJournalOfLists = JournalOfLists.TestCase
-TestJournalOfLists.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)
+TestJournalOfLists.settings = settings(
+    max_examples=examples(60), stateful_step_count=60, deadline=None
+)
 
 
 @pytest.mark.parametrize("broken", ["J1", "J2", "J3"])

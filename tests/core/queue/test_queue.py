@@ -7,6 +7,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.drawing import examples
 
 from moorline.core.queue.queue import (
     MESSAGE,
@@ -301,7 +302,9 @@ class QueueAndStore(RuleBasedStateMachine):
 
 
 TestQueueAndStore = QueueAndStore.TestCase
-TestQueueAndStore.settings = settings(max_examples=50, stateful_step_count=40, deadline=None)
+TestQueueAndStore.settings = settings(
+    max_examples=examples(50), stateful_step_count=40, deadline=None
+)
 
 
 @pytest.mark.parametrize("broken", ["K1", "K2", "K3", "K4", "K5", "K6"])

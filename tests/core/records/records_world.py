@@ -195,9 +195,7 @@ class Node:
         truth = self.truth(number, at)
         right = digest_of_rows(self.feed.table.salt, ((k, a.seq) for k, a in truth.items()))
         assert digest == right, f"RF4: the digest of {number} at {at}"
-        cursor = KEYS.sign(
-            Cursor("runs", self.feed.table.epoch, at, *audience.identity, digest, self.world.now_ms)
-        )
+        cursor = KEYS.sign(Cursor("runs", self.feed.table.epoch, at, *audience.identity, digest))
         for client in self.clients(to):
             self.world.check_permit(self, client)
             self.world.say(client, client_side.Ended(client.copy.sync, cursor, digest))

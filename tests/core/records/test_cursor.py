@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.core.records.tables import TABLE
 
-from moorline.core.records.cursor import Cursor, SigningKey, SigningKeys, Why, misfit
+from moorline.core.records.cursor import (
+    Asked,
+    Cursor,
+    SigningKey,
+    SigningKeys,
+    Why,
+    brief_of,
+    misfit,
+)
 from moorline.core.records.snapshot import Snapshot
 from moorline.core.sets.digest import Digest
 from moorline.limits import RECORD_CURSOR_CHARACTERS_MAX, RECORD_CURSOR_OPEN_MAX
@@ -17,7 +25,7 @@ OLD = SigningKey(1, b"o" * 32, 100)
 NEW = SigningKey(2, b"n" * 32, 200)
 KEYS = SigningKeys([OLD, NEW])
 F, P = b"f" * 16, b"p" * 16
-CURSOR = Cursor("runs", "e1", Snapshot(10, 20, (12, 15)), F, P, Digest(3, b"d" * 16), 50)
+CURSOR = Cursor("runs", "e1", Snapshot(10, 20, (12, 15)), F, P, Digest(3, b"d" * 16))
 
 
 def test_what_was_signed_comes_back() -> None:
@@ -90,7 +98,7 @@ def test_a_body_that_was_signed_and_is_none_is_malformed(body: bytes) -> None:
     import hashlib
     import hmac
 
-    head = b"\1" + (2).to_bytes(4, "big")
+    head = b"\2" + min(23 + len(body), 40).to_bytes(2, "big") + (2).to_bytes(4, "big")
     data = head + hmac.digest(NEW.secret, head + body, hashlib.sha256)[:16] + body
     text = base64.urlsafe_b64encode(data).rstrip(b"=").decode()
     assert KEYS.open_cursor(text, 0) is Why.MALFORMED
@@ -113,3 +121,54 @@ def test_a_cursor_of_something_else_says_of_what(changed: dict[str, object], why
 def test_t28_a_cursor_older_than_the_log_is_old() -> None:
     table = msgspec.structs.replace(TABLE, good_from=11)
     assert misfit(CURSOR, table, F, P) is Why.OLD
+
+
+def asked(cursor: Cursor) -> Asked:
+    return Asked(cursor.table, cursor.epoch, cursor.filter_hash, cursor.permit_hash, cursor.digest)
+
+
+def test_a_brief_cursor_is_the_whole_one_for_who_asks_for_the_same() -> None:
+    brief = brief_of(KEYS.sign(CURSOR))
+    assert len(brief) < 40
+    assert KEYS.open_brief(brief, asked(CURSOR), 60) == CURSOR
+    assert KEYS.knows(brief, 60)
+    assert not KEYS.knows(brief, 200)
+    assert KEYS.open_brief(brief, asked(CURSOR), 200) is Why.UNKNOWN_KEY
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"table": "other"},
+        {"epoch": "e2"},
+        {"filter_hash": b"x" * 16},
+        {"permit_hash": b"x" * 16},
+        {"digest": Digest(3, b"x" * 16)},
+    ],
+)
+def test_a_brief_cursor_of_anything_else_is_forged(changed: dict[str, object]) -> None:
+    brief = brief_of(KEYS.sign(CURSOR))
+    other = msgspec.structs.replace(CURSOR, **changed)
+    assert KEYS.open_brief(brief, asked(other), 60) is Why.FORGED
+
+
+def test_every_bit_of_a_brief_cursor_is_signed() -> None:
+    brief = bytearray(brief_of(KEYS.sign(CURSOR)))
+    for bit in range(len(brief) * 8):
+        brief[bit // 8] ^= 1 << bit % 8
+        found = KEYS.open_brief(bytes(brief), asked(CURSOR), 0)
+        assert found in (Why.FORGED, Why.UNKNOWN_KEY, Why.MALFORMED)
+        brief[bit // 8] ^= 1 << bit % 8
+    for cut in range(len(brief)):
+        assert KEYS.open_brief(bytes(brief[:cut]), asked(CURSOR), 0) is Why.MALFORMED
+
+
+@given(st.binary(max_size=80))
+def test_whatever_comes_as_a_brief_cursor_there_is_a_reason(data: bytes) -> None:
+    assert isinstance(KEYS.open_brief(data, asked(CURSOR), 0), Why)
+    KEYS.knows(data, 0)
+
+
+@given(st.text())
+def test_what_is_no_cursor_has_no_brief_form(text: str) -> None:
+    assert brief_of(text) == b""

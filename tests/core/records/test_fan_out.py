@@ -68,6 +68,7 @@ def test_what_came_and_went_around_a_failed_step_is_deleted() -> None:
     assert not fan_out.is_unsettled
 
 
+@pytest.mark.slow
 def test_more_than_is_remembered_is_said() -> None:
     fan_out, _, _ = scene({"workspace": 1})
     fan_out.fan([change(str(n), None, 1) for n in range(RECORD_UNSETTLED_MAX + 5)])

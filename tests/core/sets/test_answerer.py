@@ -12,6 +12,7 @@ from moorline.core.sets.digest import Digest
 from moorline.core.sets.memory_set import MemorySet
 from moorline.core.sets.prefix import ALL, Prefix
 from moorline.core.sets.sketch import Salt, Sketch
+from moorline.errors import Malformed
 
 SALT = Salt(bytes(range(16)))
 Value = TypeVar("Value")
@@ -76,3 +77,13 @@ def test_ranges_and_lists_are_by_prefix() -> None:
     lists = answered(answerer.lists(halves))
     assert sum(counts) == 500
     assert [len(one) // 8 for one in lists] == counts
+
+
+@pytest.mark.parametrize(
+    "prefixes", [[ALL, ALL], [ALL, Prefix(1, 0)], [Prefix(3, 5), Prefix(2, 2)]]
+)
+def test_a_question_that_tells_something_twice_is_refused(prefixes: list[Prefix]) -> None:
+    answerer = Answerer(InMemory(of(*numbered(0, 500))))
+    for asked in (answerer.ranges, answerer.lists):
+        with pytest.raises(Malformed, match="overlap"):
+            answered(asked(prefixes))

@@ -8,6 +8,7 @@ import pytest
 import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.drawing import examples
 
 from moorline.core.effects import Effect, Event
 from moorline.core.machine import diagram
@@ -133,7 +134,7 @@ differences = st.tuples(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(differences, st.booleans(), st.booleans())
 def test_d26_any_difference_is_found_and_repaired(
     shape: tuple[int, int, int, int], estimate: bool, sketches: bool
@@ -289,6 +290,7 @@ def test_the_document_draws_the_moves_of_the_map() -> None:
         assert move.strip() in document
 
 
+@pytest.mark.slow
 def test_ranges_that_all_hold_very_many_do_not_fill_our_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.drawing import examples
 
 from moorline.core.sets.answerer import Answerer, InMemory
 from moorline.core.sets.asker import Mode
@@ -81,7 +82,9 @@ class Changes(RuleBasedStateMachine):
             assert self.own.ids(prefix).tolist() == fresh.highs(prefix).tolist()
 
 
-Changes.TestCase.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+Changes.TestCase.settings = settings(
+    max_examples=examples(40), stateful_step_count=20, deadline=None
+)
 TestChanges = Changes.TestCase
 
 

@@ -37,6 +37,10 @@ A = Candidate(b"a", 1)
 B = Candidate(b"b", 1)
 
 
+STEPS = 100_000
+STEPS_A_SEED = 500
+
+
 def machine(seed: int = 1) -> Durable:
     return Durable("durable", Random(seed))
 
@@ -294,10 +298,20 @@ class World:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_whatever_happens_what_is_wanted_and_there_is_found_in_the_end(seed: int) -> None:
+    lived(seed)
+
+
+@pytest.mark.slow
+def test_that_is_so_for_a_hundred_thousand_steps() -> None:
+    for seed in range(60, 60 + STEPS // STEPS_A_SEED):
+        lived(seed)
+
+
+def lived(seed: int) -> None:
     world = World(seed)
     paths = [f"/{place}" for place in range(12)]
     wanted: set[str] = set()
-    for _ in range(600):
+    for _ in range(STEPS_A_SEED):
         match world.chance.randrange(12):
             case 0:
                 some = world.chance.sample(paths, 3)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 import msgspec
+from tests.journal.queues.held_syncs import HeldSyncs
 
 from moorline.core.queue.queue import QUOTA_MARKER, RECORD_HEAD_BYTES, Queue
 from moorline.journal.queues import checkpoint
@@ -54,6 +55,8 @@ class Simulation:
         self.committed: Model = {}
         self.model: Model = {}
         self.crashes = 0
+        self._commits = 0
+        self._syncs = HeldSyncs()
         self.store = self._opened()
 
     def run(self, steps: int) -> None:
@@ -145,15 +148,42 @@ class Simulation:
         del self.model[queue.id]
 
     def _commit(self) -> None:
+        """Every other one as the loop does it: written there, and synced by somebody else."""
+        self._commits += 1
+        if self._commits % 2:
+            self._begin()
+            self._syncs.settle()
         self.store.commit()
         self.committed = copy.deepcopy(self.model)
+
+    def _begin(self) -> None:
+        """A batch is written, and its sync is on its way; or in one go, where that is for the thread."""
+        store = self.store
+        batch = store.take_batch()
+        if batch is None:
+            return
+        store.begun_syncs = self._syncs
+
+        def done(error: BaseException | None) -> None:
+            assert error is None
+            store.committed(batch)
+
+        if not store.begin(batch, done):
+            store.write(batch)
+            store.committed(batch)
 
     def _checkpoint(self) -> None:
         """A part of a checkpoint, or all of it, with other work between its steps."""
         self._commit()
         work = checkpoint.steps(self.store, self.clock.wall_ms, self._ticking)
         for disk_work in work:
-            if disk_work is not None:
+            if disk_work == self.store.begin_segment:
+                # While the sync of what was written last is under way.
+                self._begin()
+                self.store.begin_segment()
+                self._syncs.settle()
+                self.committed = copy.deepcopy(self.model)
+            elif disk_work is not None:
                 disk_work()
             for _ in range(self.chance.choice([0, 0, 3])):
                 self._between()
@@ -184,6 +214,7 @@ class Simulation:
 
     def _recover(self) -> None:
         maybe = [self._with_batch(), self.committed]
+        self._syncs = HeldSyncs()
         while True:
             self.crashes += 1
             self.disk.crash(self.chance, self.chance.choice(self.lose))

@@ -1,7 +1,9 @@
 """The turns of the loop that a checkpoint takes: for how many queues it holds it, by a clock of our own."""
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Set as AbstractSet
+from typing import Self
 
 import pytest
 from tests.journal.queues.stores import (
@@ -97,6 +99,7 @@ def test_no_turn_is_longer_than_a_slice_however_many_queues_have_changed(
     assert {len(found) for found in contents(disk).values()} == {1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_between_two_slices_of_a_group_anything_may_happen_to_its_queues(seed: int) -> None:
     """They are sent to, read, closed, and deleted: copied, written, and all others."""
@@ -128,6 +131,7 @@ def test_between_two_slices_of_a_group_anything_may_happen_to_its_queues(seed: i
     assert contents(disk, OPTIONS) == wanted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
 def test_whoever_ends_between_two_slices_leaves_everything_to_the_log(share: float) -> None:
     disk = MemoryDisk()
@@ -141,3 +145,61 @@ def test_whoever_ends_between_two_slices_leaves_everything_to_the_log(share: flo
     store.close()
     assert 0 < between < counted
     assert contents(disk) == wanted
+
+
+class Counted(set[bytes]):
+    """New queues of a store, and how many of them went in one turn of the loop, at most."""
+
+    now = most = 0
+
+    def difference_update(self, *others: Iterable[object]) -> None:
+        for other in map(list, others):
+            self.now += len(other)
+            super().difference_update(other)
+
+    def __isub__(self, other: AbstractSet[object]) -> Self:
+        self.difference_update(other)
+        return self
+
+    def give_back(self) -> None:
+        self.most, self.now = max(self.most, self.now), 0
+
+
+def test_no_turn_takes_more_new_queues_for_indexed_than_a_group_has() -> None:
+    """Of 100,000 it was one turn of 11 ms, at the end."""
+    store = dirty(MemoryDisk())
+    fresh = store.unindexed = Counted(store.unindexed)
+    assert len(fresh) == QUEUES
+    for _ in steps(store, fresh.give_back):
+        pass
+    fresh.give_back()
+    assert 0 < fresh.most <= CHECKPOINT_GROUP_QUEUES
+    assert (len(store.unindexed), len(store.indexing)) == (0, 0)
+    assert len(store) == len(store.index) == QUEUES
+    store.close()
+
+
+def test_new_queues_are_counted_once_and_listed_once_at_every_step_of_a_checkpoint() -> None:
+    store = dirty(MemoryDisk())
+    ids = sorted(store.fresh())
+    for place, _ in enumerate(steps(store, lambda: None)):
+        assert len(store) == len(ids)
+        assert store.unindexed.isdisjoint(store.indexing)
+        if place % 7 == 0:
+            store.delete(store.live[ids.pop()])
+            store.commit()
+        assert sorted(set(store.fresh()) | known(store)) == ids
+    store.close()
+
+
+def known(store: Store) -> set[bytes]:
+    """In the index, and not deleted since."""
+    return {row.tobytes() for row in store.index.rows["id"]} - store.deleted
+
+
+def test_queues_whose_files_need_nothing_of_the_log_leave_nothing_to_be_forgotten() -> None:
+    """An empty list for each was let go in one turn, at the end."""
+    store = dirty(MemoryDisk())
+    for _ in steps(store, lambda: None):
+        assert not store.files.spare
+    store.close()

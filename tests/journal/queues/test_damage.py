@@ -4,6 +4,7 @@ import pytest
 from tests.journal.queues.damage import Damage, History, Outcome, Trial, run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "block", [0, *(pytest.param(block, marks=pytest.mark.slow) for block in range(1, 4))]
 )

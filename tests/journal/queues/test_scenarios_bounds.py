@@ -1,5 +1,6 @@
 """Scenarios of what must not grow, J14, J20, C21 and C22: open files, backups, the state file."""
 
+import pytest
 from tests.journal.queues.queue_life import FILE_MESSAGES, QUOTA, Damage, QueueLife
 
 from moorline.journal.queues.files import StoreOptions
@@ -105,6 +106,7 @@ def test_c21_backups_of_a_busy_queue_stay_few_over_the_months(damage: Damage) ->
     assert len(damage.backups(queue)) == 2
 
 
+@pytest.mark.slow
 def test_c22_ten_thousand_writes_and_acks_keep_the_state_file_bounded() -> None:
     """C22: the queue is never empty; queue.log, its backups and the log stay small."""
     damage = Damage(options=StoreOptions(queue_messages_max=64, file_messages_max=65))

@@ -25,6 +25,7 @@ def test_c17_power_cuts_lose_nothing_that_was_acknowledged(block: int) -> None:
     assert crashes > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", range(3))
 def test_process_crashes_lose_nothing_without_a_sync(block: int) -> None:
     crashes = 0

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.drawing import examples
 from tests.journal.queues.stores import (
     NOW_MS,
     OPTIONS,
@@ -90,7 +91,7 @@ drawn_queues = st.lists(
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(drawn_queues, st.sampled_from(SUFFIXES))
 def test_j11_for_any_queues(
     drawn: list[tuple[bytes, list[bytes], int, bool, bool, bool]], suffix: str

@@ -4,6 +4,7 @@ import random
 from itertools import pairwise
 
 import pytest
+from tests.journal.queues.held_syncs import HeldSyncs
 
 from moorline.errors import FolderUnusable, LogDamaged
 from moorline.ids import ID_BYTES
@@ -68,6 +69,48 @@ def test_changes_come_back_in_order_with_their_numbers() -> None:
         Change(1, Kind.NEW, QUEUE, 5, b"owner"),
         Change(2, Kind.ACKNOWLEDGE, QUEUE, 2**63, b""),
     ]
+
+
+def test_what_was_begun_is_synced_before_the_next_segment_begins() -> None:
+    """Or a crash would leave a torn end in a segment that is not the last, which is damage."""
+    disk = MemoryDisk()
+    log = log_on(disk)
+    log.begin_segment(1)
+    assert log.begin(batch(1, b"a"), HeldSyncs(), lambda _: None)
+    log.begin_segment(2)
+    log.write(batch(2, b"b"))
+    disk.crash(random.Random(1), lose="all")
+    assert replayed(disk) == [b"a", b"b"]
+
+
+def test_what_is_begun_is_there_when_its_sync_is_done_and_whole_or_not_at_all_before() -> None:
+    for is_synced in (False, True):
+        disk = MemoryDisk()
+        log = log_on(disk)
+        log.begin_segment(1)
+        log.write(batch(1, b"a"))
+        syncs, told = HeldSyncs(), list[BaseException | None]()
+        assert log.begin(batch(2, b"b"), syncs, told.append)
+        assert told == []
+        if is_synced:
+            syncs.settle()
+            assert told == [None]
+        disk.crash(random.Random(1), lose="all")
+        assert replayed(disk) == ([b"a", b"b"] if is_synced else [b"a"])
+
+
+def test_a_batch_that_begins_a_segment_is_for_the_thread() -> None:
+    disk = MemoryDisk()
+    log = log_on(disk)
+    log.begin_segment(1)
+    log.write(batch(1, b"a"))
+    log.prepare(4_096)
+    syncs = HeldSyncs()
+    assert not log.begin(batch(2, b"b"), syncs, lambda _: None)
+    assert syncs.begun == []
+    log.write(batch(2, b"b"))
+    assert log.begin(batch(3, b"c"), syncs, lambda _: None)
+    assert replayed(disk) == [b"a", b"b", b"c"]
 
 
 def test_a_log_cut_at_any_byte_gives_the_whole_batches_before_it() -> None:

@@ -21,6 +21,8 @@ from moorline.core.frames.frame import (
     all_stored,
     frame_of,
 )
+from moorline.journal.begun_syncs import Done
+from moorline.journal.disk import DiskFile
 from moorline.journal.streams.publishers import StoredBytes
 from moorline.journal.streams.store import StreamOptions, StreamStore, moved_producer
 from moorline.testing import Crashed, MemoryDisk
@@ -42,6 +44,22 @@ class ModelShard(NamedTuple):
     producers: dict[int, int]
 
 
+class LaterSyncs:
+    """Syncs that are begun, and done when the simulation says so: a crash may come before."""
+
+    def __init__(self) -> None:
+        self._begun: list[tuple[DiskFile, Done]] = []
+
+    def begin(self, file: DiskFile, done: Done) -> None:
+        self._begun.append((file, done))
+
+    def finish(self) -> None:
+        begun, self._begun = self._begun, []
+        for file, done in begun:
+            file.sync()
+            done(None)
+
+
 class StreamSimulation:
     """One life of a store after another."""
 
@@ -58,6 +76,8 @@ class StreamSimulation:
         self.sequences = dict.fromkeys(range(1, PRODUCERS + 1), 0)
         self.packed = 0
         self.crashes = self.dropped = self.duplicates = 0
+        self.syncs = LaterSyncs()
+        self.logged = 0
         self.store = self._opened()
         self._make_lines()
 
@@ -75,6 +95,7 @@ class StreamSimulation:
         self._commit()
         self._check_all()
         self.store.close()
+        assert self.sync or not self.logged
         assert self.disk.open_handles == 0
 
     # --- one step ---------------------------------------------------------------------------------
@@ -96,6 +117,8 @@ class StreamSimulation:
             self._drop()
         elif roll < 0.96:
             self._restart()
+        elif roll < 0.98:
+            self.store.log.work(may_prepare=True)
         else:
             self._read_some()
 
@@ -173,11 +196,18 @@ class StreamSimulation:
 
     def _commit(self) -> None:
         before = {shard: self.store.end(shard) for shard in self.shards}
+        told: list[BaseException | None] = []
         batch = self.store.take_batch()
         if batch is None:
             assert not any(model.batch for model in self.shards.values())
             return
-        self.store.write(batch)
+        if self.chance.random() < 0.5 and self.store.begin(batch, told.append):
+            assert told == [], "nothing is durable yet"
+            self.syncs.finish()
+            assert told == [None]
+            self.logged += 1
+        else:
+            self.store.write(batch)
         assert before == {shard: self.store.end(shard) for shard in self.shards}, "seen too early"
         self.store.committed(batch)
         for shard, model in self.shards.items():
@@ -318,7 +348,15 @@ class StreamSimulation:
             retention_s=self.chance.choice([0, 20]),
             retention_bytes=self.chance.choice([0, 5_000]),
         )
-        store = StreamStore(self.disk, "n1", options, lambda: self.now_us, self.chance.randbytes)
+        self.syncs = LaterSyncs()
+        store = StreamStore(
+            self.disk,
+            "n1",
+            options,
+            lambda: self.now_us,
+            self.chance.randbytes,
+            begun_syncs=self.syncs,
+        )
         store.open()
         # Whatever a crash left: nothing is missed that is not missing.
         assert not store.problems, store.problems

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.drawing import examples
 
 from moorline.core.frames import byte_columns as parts_module
 from moorline.core.frames.frame import FRAME, HEAD, Stored, frame_of
@@ -83,7 +84,7 @@ def test_a_segment_that_is_whole_is_found_in_stretches(monkeypatch: pytest.Monke
     assert not gaps
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(where=st.integers(0, len(WHOLE) - 1), change=st.integers(1, 255), cut=st.integers(0, 300))
 def test_damage_is_found_where_a_walk_finds_it(where: int, change: int, cut: int) -> None:
     data = bytearray(WHOLE)
@@ -92,7 +93,7 @@ def test_damage_is_found_where_a_walk_finds_it(where: int, change: int, cut: int
     assert walked(damaged, ENTRIES) == walked(damaged, None)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(where=st.integers(0, len(ENTRIES) - 1), change=st.integers(1, 255), keep=st.integers(0, 200))
 def test_an_index_that_lies_or_ends_early_changes_nothing(
     where: int, change: int, keep: int

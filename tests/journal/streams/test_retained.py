@@ -102,6 +102,7 @@ def test_a_compaction_takes_several_commits(monkeypatch: pytest.MonkeyPatch) -> 
     assert "retained.log.new" not in lives.disk.files()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lose", ["none", "some", "all"])
 @pytest.mark.parametrize("slice_bytes", [100, 10_000])
 def test_a_crash_at_any_step_of_a_compaction_loses_nothing(

@@ -33,8 +33,19 @@ def test_a_number_that_cannot_be_is_none(text: bytes) -> None:
     assert read_layout(disk) == 0
 
 
+def test_a_layout_without_a_log_of_small_commits_is_read_as_ever() -> None:
+    disk = MemoryDisk()
+    disk.write_whole(PATH, b"node=n1 shards=8 version=2\n")
+    assert read_layout(disk) == 8
+    write_layout(disk, "n1", 8)
+    assert b"version=3" in disk.files()[PATH]
+    disk.write_whole(PATH, b"node=n1 shards=8 version=1\n")
+    with pytest.raises(StartError, match="older Moorline"):
+        read_layout(disk)
+
+
 def test_a_layout_of_tomorrow_is_refused() -> None:
     disk = MemoryDisk()
-    disk.write_whole(PATH, b"node=n1 shards=8 version=3\n")
+    disk.write_whole(PATH, b"node=n1 shards=8 version=4\n")
     with pytest.raises(StartError, match="newer Moorline"):
         read_layout(disk)

@@ -209,6 +209,7 @@ def test_a_lost_manifest_costs_no_message() -> None:
             assert read(store) == (list(range(20)), [])
 
 
+@pytest.mark.slow
 def test_a_manifest_that_is_cut_anywhere_costs_no_message_and_raises_no_alarm_for_them() -> None:
     whole = filled()
     text = whole.files()["000/manifest"]

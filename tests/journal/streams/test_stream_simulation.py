@@ -3,7 +3,7 @@
 import pytest
 from tests.journal.streams.stream_simulation import StreamSimulation
 
-from moorline.journal.streams import retained, segment_index, shard
+from moorline.journal.streams import retained, segment_index, shard, stream_log
 
 pytestmark = pytest.mark.slow
 
@@ -16,20 +16,23 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segment_index, "STREAM_INDEX_EVERY", 4)
     monkeypatch.setattr(shard, "STREAM_SNAPSHOT_BYTES", 700)
     monkeypatch.setattr(retained, "RETAINED_LOG_BYTES_MIN", 600)
+    monkeypatch.setattr(stream_log, "STREAM_LOG_BYTES", 3_000)
 
 
 @pytest.mark.parametrize(
     "block", [0, *(pytest.param(block, marks=pytest.mark.slow) for block in range(1, 4))]
 )
 def test_power_cuts_lose_nothing_that_was_committed(block: int) -> None:
-    crashes = dropped = duplicates = 0
+    crashes = dropped = duplicates = logged = 0
     for seed in range(block * SEEDS // 4, (block + 1) * SEEDS // 4):
         simulation = StreamSimulation(seed)
         simulation.run(STEPS)
         crashes += simulation.crashes
         dropped += simulation.dropped
         duplicates += simulation.duplicates
+        logged += simulation.logged
     assert crashes > 0
+    assert logged > 0
     assert dropped > 0
     assert duplicates > 0
 

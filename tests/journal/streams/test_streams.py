@@ -345,21 +345,21 @@ def test_a_shard_out_of_use_may_go_as_a_whole_and_offsets_go_on() -> None:
 def test_a_newer_layout_is_refused() -> None:
     lives = one_shard()
     lives.store.close()
-    lives.disk.write_whole("layout", b"shards=1 version=3\n")
+    lives.disk.write_whole("layout", b"shards=1 version=4\n")
     with pytest.raises(StartError):
         lives.restart()
     lives.disk.write_whole("layout", b"\xff\x00 garbage")
     lives.restart()
     assert isinstance(lives.disk, MemoryDisk)
-    assert lives.disk.files()["layout"] == b"node=n1 id=%s shards=1 version=2\n" % (b"A" * 32)
+    assert lives.disk.files()["layout"] == b"node=n1 id=%s shards=1 version=3\n" % (b"A" * 32)
 
 
 def test_the_layout_names_the_node() -> None:
     """A copy of the folder is still of that node; one that was given another name has the other."""
     lives = one_shard()
     assert isinstance(lives.disk, MemoryDisk)
-    assert lives.disk.files()["layout"] == b"node=n1 id=%s shards=1 version=2\n" % (b"A" * 32)
+    assert lives.disk.files()["layout"] == b"node=n1 id=%s shards=1 version=3\n" % (b"A" * 32)
     lives.store.close()
     renamed = StreamStore(lives.disk, "n2", lives.options, lives.now_us)
     renamed.open()
-    assert lives.disk.files()["layout"] == b"node=n2 id=%s shards=1 version=2\n" % (b"A" * 32)
+    assert lives.disk.files()["layout"] == b"node=n2 id=%s shards=1 version=3\n" % (b"A" * 32)

@@ -194,6 +194,7 @@ async def test_compression_is_only_where_a_route_asks_for_it() -> None:
             assert client.close_code == 1009
 
 
+@pytest.mark.slow
 async def test_a_small_message_that_becomes_a_large_one_is_not_kept() -> None:
     async with opened(Port()) as port:
         reader, writer = await port.connect()

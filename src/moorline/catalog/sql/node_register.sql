@@ -3,6 +3,7 @@ update moorline.node set
     addresses = $4,
     http = $5,
     version = $6,
+    shards = $7,
     seen_at = clock_timestamp()
 where id = $1 and incarnation = $2
 returning true

@@ -13,16 +13,18 @@ import msgspec
 
 from moorline.client.records.asked import Asked
 from moorline.client.records.digest_exchange import DigestExchange, compare
+from moorline.client.records.parts import Parts
 from moorline.client.records.rows import Facts
 from moorline.core.effects import Effect, Event
 from moorline.core.records import copy as machine
 from moorline.core.records.copy import Copy, Copying
+from moorline.core.records.cursor import brief_of, facts_hash, text_of
 from moorline.core.records.feed_events import How
 from moorline.core.records.row_hash import NAME
 from moorline.core.records.table import Key
-from moorline.core.sets.digest import Digest
+from moorline.core.sets.digest import DIGEST_BYTES, Digest
 from moorline.errors import Malformed, MoorlineError
-from moorline.limits import RECORD_PARTS_BYTES_MAX
+from moorline.limits import RECORD_RESUME_BYTES_MAX
 from moorline.net.caller import Caller
 from moorline.net.clock import monotonic_ms
 from moorline.wire.message import Message
@@ -32,13 +34,14 @@ from moorline.wire.records import (
     FromNode,
     Record,
     RecordMessages,
+    RecordsUnchanged,
     Refused,
+    ResumeRecords,
     Subscribe,
     SyncEnd,
     SyncStart,
     TableSubscription,
     Told,
-    client_msgpack,
 )
 
 log = logging.getLogger("moorline.client")
@@ -74,8 +77,7 @@ class CopyOverLink:
         self._exchange: DigestExchange | None = None
         self._comparing: asyncio.Task[None] | None = None
         self._healing: asyncio.TimerHandle | None = None
-        self._parts = bytearray()
-        """Of messages that fit no frame, until they are whole."""
+        self._parts = Parts()
 
     @property
     def is_synced(self) -> bool:
@@ -95,7 +97,7 @@ class CopyOverLink:
 
     def connect(self, caller: Caller) -> None:
         self._caller = caller
-        self._parts = bytearray()
+        self._parts = Parts()
         caller.pushed = self._pushed
         self._handle(machine.Connected())
 
@@ -134,23 +136,23 @@ class CopyOverLink:
         caller = self._caller
         try:
             for message in messages:
+                if isinstance(message, RecordsUnchanged):
+                    self._unchanged(message)
                 if isinstance(message, RecordMessages):
-                    self._gathered(message)
+                    for one in self._parts.take(message):
+                        self._hear(one)
         except (MoorlineError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             # The link is of no use any more; the next one may lead to a node that makes sense.
             self._give_up(caller, error)
 
-    def _gathered(self, message: RecordMessages) -> None:
-        data = message.messages
-        if message.is_part or self._parts:
-            self._parts += data
-            if len(self._parts) > RECORD_PARTS_BYTES_MAX:
-                raise Malformed(f"more than {RECORD_PARTS_BYTES_MAX} bytes in parts")
-            if message.is_part:
-                return
-            data, self._parts = bytes(self._parts), bytearray()
-        for one in client_msgpack.decode(data):
-            self._hear(one)
+    def _unchanged(self, message: RecordsUnchanged) -> None:
+        if message.sync != self.copy.sync or self.copy.state is not Copying.ASKING:
+            return  # of a subscription that was changed since
+        cursor = text_of(message.cursor) if message.cursor else self.copy.cursor
+        self.how = How.REPLAY
+        self._handle(machine.Started(message.sync, How.REPLAY))
+        # It was compared at the node: what we said that we hold is what there is.
+        self._handle(machine.Ended(message.sync, cursor, self.copy.digest()))
 
     def _hear(self, message: FromNode) -> None:
         if message.table != self.asked.table:
@@ -266,9 +268,25 @@ class CopyOverLink:
         asked, cursor, digest = self.asked, wanted.cursor, wanted.digest
         if self._is_stale:
             cursor, digest = "", None
+        if digest is not None and (place := self._place(cursor)):
+            if self._caller is not None:
+                held = place + bytes(digest)
+                where = msgspec.msgpack.encode(asked.where) if asked.where else b""
+                self._caller.send(
+                    ResumeRecords(wanted.sync, asked.table, held, where, asked.columns)
+                )
+            return
         known = None if digest is None else bytes(digest)
         table = TableSubscription(asked.table, asked.where, asked.columns, cursor, known)
         self._say([Subscribe(wanted.sync, [table])])
+
+    def _place(self, cursor: str) -> bytes:
+        """What is said of it in few bytes; nothing where it has to be said in full."""
+        if not cursor:
+            facts = self.facts
+            return facts_hash(facts.key, facts.columns, self.copy.salt) if facts.key else b""
+        brief = brief_of(cursor)
+        return brief if len(brief) + DIGEST_BYTES <= RECORD_RESUME_BYTES_MAX else b""
 
     def _reconcile(self, sync: int) -> None:
         self._exchange = DigestExchange(sync, self.asked.table, self._say_when_writable)

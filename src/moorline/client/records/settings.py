@@ -2,6 +2,7 @@
 
 import msgspec
 
+from moorline.core.backoff import pause_ms
 from moorline.limits import RECORD_CLIENT_RETURN_MS, RECORD_CLIENT_RETURN_MS_MAX
 
 
@@ -12,6 +13,4 @@ class RecordSettings(msgspec.Struct, frozen=True):
 
     def pause_ms(self, tries: int, chance: float) -> int:
         """Before the try behind so many in a row that led to nothing; `chance` is 0 to 1."""
-        # All of it by chance: who were cut together must not return together.
-        most = min(self.return_ms << min(tries, 20), self.return_ms_max)
-        return int(max(most, self.return_ms) * chance)
+        return pause_ms(tries, chance, first_ms=self.return_ms, most_ms=self.return_ms_max)

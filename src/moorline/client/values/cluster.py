@@ -5,6 +5,7 @@ import logging
 from collections.abc import Sequence
 from random import Random
 
+from moorline.client.values.entry_exchange import SharedEntries
 from moorline.client.values.members import Home, Member
 from moorline.config.addresses import Address, listen_address
 from moorline.core.directory.path import is_at_or_below
@@ -22,6 +23,7 @@ class Cluster:
         self, addresses: Sequence[Address], home: Home, chance: Random, depth: int = 0
     ) -> None:
         self.published = PublishedPaths()
+        self.entries = SharedEntries(self.published)
         self._home = home
         self._chance = chance
         self._depth = depth

@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
 
+import msgspec
+
 from moorline.core.values.batch import Batch
 from moorline.errors import BadValue, FrameTooLarge
-from moorline.limits import VALUE_DEPTH_MAX, VALUES_PER_MESSAGE_MAX
+from moorline.limits import VALUE_DEPTH_MAX, VALUE_ROOM_BYTES, VALUES_PER_MESSAGE_MAX
 from moorline.wire.frame import frame
 from moorline.wire.value import ValuesChanged
 
@@ -16,6 +18,11 @@ _SIMPLE: Final = frozenset({type(None), bool, float, str, bytes})
 """Types that are values whatever they hold; text is seen by the encoder."""
 
 _PLAIN: Final = _SIMPLE | {int}
+
+_HEAD_BYTES, _SIMPLE_BYTES = 20, 32
+"""Of a value with its id in an answer."""
+
+_ROOM: Final = bytes(VALUE_ROOM_BYTES)
 
 END: Final = bytes(frame([ValuesChanged([], [], is_end=True)]))
 """Behind the parts of a batch that came apart."""
@@ -70,13 +77,26 @@ def encode(batch: Batch, *, is_whole: bool = True) -> None:
 
 
 def check_length(value: Any) -> None:
-    """Refuses a value that fits no frame."""
+    """Refuses a value that fits no frame beside what an answer says of others."""
     try:
-        frame([ValuesChanged([1 << 62], [value])])
+        frame([ValuesChanged([1 << 62], [value, _ROOM])])
     except FrameTooLarge as error:
         raise BadValue(f"a value must fit a frame: {error}") from error
     except (UnicodeEncodeError, ValueError, RecursionError) as error:
         raise BadValue(f"it cannot be sent: {error}") from error
+
+
+def size_of(value: Any) -> int:
+    """About how many bytes it takes; never many fewer."""
+    match value:
+        case bytes():
+            return len(value) + _HEAD_BYTES
+        case str():
+            return (len(value) if value.isascii() else len(value.encode())) + _HEAD_BYTES
+        case list() | tuple() | dict():
+            return len(msgspec.msgpack.encode(value)) + _HEAD_BYTES
+        case _:
+            return _SIMPLE_BYTES
 
 
 def _frames(ids: list[int], values: list[Any], *, is_end: bool) -> list[bytearray]:

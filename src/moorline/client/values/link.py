@@ -31,6 +31,7 @@ from moorline.version import SOFTWARE
 from moorline.wire.message import Failed, Message
 from moorline.wire.resolver import Holder
 from moorline.wire.value import (
+    AGAIN,
     SubscribedValue,
     SubscribeValues,
     UnsubscribeValues,
@@ -59,6 +60,12 @@ class LinkSettings(msgspec.Struct, frozen=True):
 Updated = Callable[["PublisherLink", Sequence[int], Sequence[Any]], None]
 EndedHere = Callable[["PublisherLink", Sequence[int], str], None]
 LostHere = Callable[["PublisherLink", str], None]
+
+
+Group = tuple[bytes, int, Holder]
+"""What one call has in common: the resolver that signed, until when, and for whom."""
+Cut = tuple[Group, list[int]]
+"""A call in the making: the places of its grants."""
 
 
 class PublisherLink:
@@ -127,7 +134,7 @@ class PublisherLink:
 
     async def subscribe(self, grants: Sequence[tuple[str, Grant]]) -> list[SubscribedValue]:
         """For each path its id and value, or why not; in their order."""
-        groups: dict[tuple[bytes, int, Holder], list[int]] = {}
+        groups: dict[Group, list[int]] = {}
         for place, (_, grant) in enumerate(grants):
             groups.setdefault((grant.resolver, grant.expires_s, grant.holder), []).append(place)
         cuts = [
@@ -135,24 +142,47 @@ class PublisherLink:
             for group, places in groups.items()
             for start in range(0, len(places), CLAIMS_PER_CALL_MAX)
         ]
+        found: list[SubscribedValue | None] = [None] * len(grants)
+        while cuts:
+            cuts = await self._asked_once(grants, cuts, found)
+        return [one for one in found if one is not None]
+
+    async def _asked_once(
+        self,
+        grants: Sequence[tuple[str, Grant]],
+        cuts: Sequence[Cut],
+        found: list[SubscribedValue | None],
+    ) -> list[Cut]:
+        """Puts what is answered at its places; what is to be asked again, since its answer was full."""
         makes = [
             partial(self._asked, group, [grants[at] for at in places]) for group, places in cuts
         ]
-        found: list[SubscribedValue | None] = [None] * len(grants)
         async with asyncio.timeout(self._settings.timeout_ms / 1_000):
             # Heard in their order among what is pushed: a value and its updates leave no gap between them.
             answers = await self._caller.call_all(makes, heard=self._subscribed)
-        for (_, places), answer in zip(cuts, answers, strict=True):
+        again: list[Cut] = []
+        for (group, places), answer in zip(cuts, answers, strict=True):
             if isinstance(answer, Failed):
                 raise CallFailed.of(answer.code, answer.text)
             if not isinstance(answer, ValuesSubscribed) or len(answer.values) != len(places):
                 raise Malformed("an answer that is none to a subscription")
+            left: list[int] = []
             for at, value in zip(places, answer.values, strict=True):
-                found[at] = value
-        return [one for one in found if one is not None]
+                if value.code == AGAIN:
+                    left.append(at)
+                else:
+                    found[at] = value
+            if len(left) == len(places):
+                raise Malformed("an answer to a subscription that answers nothing")
+            # Large values: about as many fit the next answer as did this one.
+            fitting = len(places) - len(left)
+            again += [
+                (group, left[start : start + fitting]) for start in range(0, len(left), fitting)
+            ]
+        return again
 
     def _asked(
-        self, group: tuple[bytes, int, Holder], grants: Sequence[tuple[str, Grant]], call: int
+        self, group: Group, grants: Sequence[tuple[str, Grant]], call: int
     ) -> SubscribeValues:
         resolver, expires_s, holder = group
         claims = [(path, grant.permissions, grant.token) for path, grant in grants]

@@ -7,12 +7,13 @@ Member     one resolver: its connection, its login, and what is asked there
 import asyncio
 import logging
 import secrets
+from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from random import Random
 from typing import Protocol, TypeVar
 
-from moorline.client.values.entry_exchange import EntryExchange
+from moorline.client.values.entry_exchange import EntryExchange, SharedEntries
 from moorline.config.addresses import Address
 from moorline.core.directory.path import DEFAULT, is_at_or_below, parent_of
 from moorline.core.directory.published import MemberView, PublishedPaths
@@ -51,7 +52,7 @@ from moorline.limits import (
     WRITE_ANSWER_MS,
     WRITE_ANSWER_US,
 )
-from moorline.net.caller import Caller, Make
+from moorline.net.caller import Caller, Heard, Make
 from moorline.net.driver import Driver
 from moorline.net.reconcile import reconcile
 from moorline.wire.message import Answer, Message
@@ -113,6 +114,8 @@ class Referring(Protocol):
 
     @property
     def published(self) -> PublishedPaths: ...
+    @property
+    def entries(self) -> SharedEntries: ...
 
     def refer(self, referral: Referral, path: str, flags: int) -> None:
         """This path is another cluster's."""
@@ -282,7 +285,7 @@ class Member:
         return Answered(Digest(heard.count, heard.hash))
 
     async def _compare(self, effect: Compare) -> Event:
-        exchange = EntryExchange(self)
+        exchange = EntryExchange(self, self._cluster.entries)
         digest = await reconcile(
             f"entries at {self.address}", exchange, exchange, self._salt, effect.theirs
         )
@@ -345,9 +348,13 @@ class Member:
         patience_s = max(WRITE_ANSWER_MS / 1_000, operations * WRITE_ANSWER_US / 1_000_000)
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(patience_s) as scope:
-            return await caller.call_all(
-                makes, heard=lambda _: scope.reschedule(loop.time() + patience_s)
-            )
+
+            def heard(_: Answer) -> None:
+                scope.reschedule(loop.time() + patience_s)
+
+            if len(makes) <= REPLICA_CALLS_AT_ONCE:
+                return await caller.call_all(makes, heard=heard)
+            return await _in_batches(caller, makes, heard)
 
     async def publish(self, entries: Sequence[tuple[str, int]]) -> Digest:
         digest: Digest | None = None
@@ -355,17 +362,15 @@ class Member:
             list(entries[start : start + PATHS_PER_CALL_MAX])
             for start in range(0, len(entries), PATHS_PER_CALL_MAX)
         ] or [[]]
-        for first in range(0, len(cuts), REPLICA_CALLS_AT_ONCE):
-            some = cuts[first : first + REPLICA_CALLS_AT_ONCE]
-            makes: list[Make] = [partial(PublishPaths, entries=cut) for cut in some]
-            answers = await self._asked_all(makes, len(entries))
-            for cut, answer in zip(some, answers, strict=True):
-                told = _expected(answer, PathsPublished)
-                digest = Digest(told.count, told.hash)
-                refused = [(cut[at], code) for at, code in told.refused if at < len(cut)]
-                self._tell_refused(refused)
-                for entry, code in refused:
-                    self._refused(entry, code, told.referrals)
+        makes: list[Make] = [partial(PublishPaths, entries=cut) for cut in cuts]
+        answers = await self._asked_all(makes, len(entries))
+        for cut, answer in zip(cuts, answers, strict=True):
+            told = _expected(answer, PathsPublished)
+            digest = Digest(told.count, told.hash)
+            refused = [(cut[at], code) for at, code in told.refused if at < len(cut)]
+            self._tell_refused(refused)
+            for entry, code in refused:
+                self._refused(entry, code, told.referrals)
         assert digest is not None, "there is a call for nothing too"
         return digest
 
@@ -393,13 +398,30 @@ class Member:
             partial(UnpublishPaths, paths=list(paths[start : start + PATHS_PER_CALL_MAX]))
             for start in range(0, len(paths), PATHS_PER_CALL_MAX)
         ]
-        for first in range(0, len(makes), REPLICA_CALLS_AT_ONCE):
-            some = makes[first : first + REPLICA_CALLS_AT_ONCE]
-            for answer in await self._asked_all(some, len(paths)):
-                told = _expected(answer, PathsUnpublished)
-                digest = Digest(told.count, told.hash)
+        for answer in await self._asked_all(makes, len(paths)):
+            told = _expected(answer, PathsUnpublished)
+            digest = Digest(told.count, told.hash)
         assert digest is not None, "something is unpublished"
         return digest
+
+
+async def _in_batches(caller: Caller, makes: Sequence[Make], heard: Heard) -> list[Answer]:
+    """Two batches are on their way: while one is answered, the next is made and sent."""
+    answers: list[Answer] = []
+    under_way: deque[asyncio.Task[list[Answer]]] = deque()
+    try:
+        for first in range(0, len(makes), REPLICA_CALLS_AT_ONCE):
+            some = makes[first : first + REPLICA_CALLS_AT_ONCE]
+            under_way.append(asyncio.create_task(caller.call_all(some, heard=heard)))
+            if len(under_way) > 1:
+                answers += await under_way.popleft()
+        while under_way:
+            answers += await under_way.popleft()
+    finally:
+        for task in under_way:
+            task.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)
+    return answers
 
 
 def _expected(answer: Answer, reply: type[Reply]) -> Reply:

@@ -14,20 +14,27 @@ from typing import Any, Protocol
 
 from moorline.client.values.door import TokenCheck
 from moorline.client.values.follower import Follower, Held
-from moorline.client.values.frames import check_value
+from moorline.client.values.frames import check_value, size_of
 from moorline.client.values.members import HeldClaim, Member
 from moorline.core.access.right import SUBSCRIBE, WRITE
 from moorline.core.directory.path import is_path, parent_of
 from moorline.core.values.batch import Outlet
 from moorline.core.values.board import Board
 from moorline.errors import CallFailed, Denied, MoorlineError, NoSuchValue, NotFound
-from moorline.limits import ON_DEMAND_AT_ONCE_MAX, ON_DEMAND_MS_MAX, WRITER_MS_MAX, WRITES_AHEAD_MAX
+from moorline.limits import (
+    ON_DEMAND_AT_ONCE_MAX,
+    ON_DEMAND_MS_MAX,
+    SUBSCRIBED_BYTES_MAX,
+    WRITER_MS_MAX,
+    WRITES_AHEAD_MAX,
+)
 from moorline.net.clock import monotonic_ms
 from moorline.net.session import Handlers, Session, each
 from moorline.net.slices import done, in_slices
 from moorline.net.tasks import Tasks
 from moorline.wire.message import Answer, Failed
 from moorline.wire.value import (
+    AGAIN,
     SubscribedValue,
     SubscribeValues,
     UnsubscribeValues,
@@ -135,6 +142,7 @@ class ValueSessions:
             finally:
                 self._awaited -= Counter(wanted)
             failed = {path: code for path, code in zip(wanted, codes, strict=True) if code}
+        await session.room_to_write()
         if session.is_open:
             session.answer([self._subscribed(session, call, refused, failed)])
         else:
@@ -188,17 +196,28 @@ class ValueSessions:
         until_ms = monotonic_ms() + self._publisher.tokens.life_ms
         answers: list[SubscribedValue] = []
         followed: list[int] = []
+        unasked: list[str] = []
+        room = SUBSCRIBED_BYTES_MAX
         for (path, permissions, _), why in zip(call.claims, refused, strict=True):
             one = board.id_of(path) if not why else None
             if why or one is None:
                 code = Denied.code if why else failed.get(path, NoSuchValue.code)
                 answers.append(SubscribedValue(code))
                 continue
+            value = board.value_of(one)
+            room -= size_of(value)
+            if room < 0 and followed:
+                # An answer is one message, and that is one frame: the others are asked for again.
+                room = 0
+                answers.append(SubscribedValue(AGAIN))
+                unasked.append(path)
+                continue
             followed.append(one)
             follower.held[one] = Held(path, permissions, call.holder, until_ms)
-            answers.append(SubscribedValue("", one, board.value_of(one)))
+            answers.append(SubscribedValue("", one, value))
         follower.outlet.leave_out(followed)
         board.follow(follower, followed)
+        self._forget_unused(unasked)
         return ValuesSubscribed(call.call, answers)
 
     def _follower(self, session: Session, *, is_conflating: bool) -> Follower:

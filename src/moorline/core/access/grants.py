@@ -187,13 +187,16 @@ class Grants:
                 bits &= self._rights(subjects, at, reserved)
         return bits
 
-    def reaches(self, subjects: Subjects, right: int, apart: frozenset[str]) -> bool:
-        """Whether they have a right anywhere, but for what is below those first levels."""
-        if self._rights(subjects, levels_of("/")) & right:
+    def reaches(
+        self, subjects: Subjects, right: int, below: str, apart: frozenset[str] = frozenset()
+    ) -> bool:
+        """Whether they have a right anywhere at or below a path, but for what is below those first levels."""
+        levels = levels_of(below)
+        if self._rights(subjects, levels) & right:
             return True
         return any(
             row.grants & right and at[0] not in apart and self._rights(subjects, at) & right
-            for at, row in self._rows_below(subjects, levels_of("/"))
+            for at, row in self._rows_below(subjects, levels)
         )
 
     def reach(self, subjects: Subjects, right: int, path: str) -> Reach:

@@ -16,6 +16,7 @@ both classes are those of `Delivery.check`, which sees all of them together.
 """
 
 from enum import Enum, auto
+from typing import Protocol
 
 from moorline.core.delivery.feed import Feed
 from moorline.core.frames.block import Block
@@ -32,6 +33,22 @@ class State(Enum):
     CLOSED = auto()
 
 
+class FilterMatcher(Protocol):
+    """What a window lets through: one filter, or several that are one subscription."""
+
+    @property
+    def filter(self) -> str:
+        """The one that there is, if `takes_all` is false."""
+        ...
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether a block is read whole, rather than what may match picked from it."""
+        ...
+
+    def __call__(self, topic: str, /) -> bool: ...
+
+
 class Window:
     """A subscription as its feeds see it."""
 
@@ -46,10 +63,11 @@ class Window:
         *,
         is_held: bool = False,
         own_producer: int = 0,
+        matcher: FilterMatcher | None = None,
     ) -> None:
         """`own_producer`: its messages are the subscriber's own, who does not want them back; 0 is nobody."""
         self.number = number
-        self.matcher = Matcher(filter_text)
+        self.matcher: FilterMatcher = matcher or Matcher(filter_text)
         self.size = size
         self.qos = qos
         self.is_held = is_held

@@ -73,6 +73,14 @@ class PrivateSubscription:
         self._dirty.clear()
         return cursors
 
+    def lows(self) -> list[tuple[Shard, int]]:
+        """Below these places all is done."""
+        return [(shard, self._cursor(view).offset) for shard, view in self._shards.items()]
+
+    def cursors(self) -> list[tuple[Shard, Cursor]]:
+        """The place in every shard that is known."""
+        return [(shard, self._cursor(view)) for shard, view in sorted(self._shards.items())]
+
     def put_back(self, shards: Iterable[Shard]) -> None:
         """These could not be stored: they are due again."""
         self._dirty.update(shards)

@@ -165,9 +165,11 @@ class EntrySet:
         assert frozen is not None
         found: list[str] = []
         for prefix in prefixes:
+            if prefix.bits == 0:
+                return list(self._names)
             part = frozen.slice_of(prefix)
-            if prefix.bits == 0 or part.stop - part.start == 1:
-                found += [self._names[place] for place in frozen.order[part].tolist()]
+            if part.stop - part.start == 1:
+                found.append(self._names[int(frozen.order[part.start])])
         return found
 
     @staticmethod

@@ -135,7 +135,8 @@ class Queue:
 
     def admit(self, quota: int) -> SendVerdict:
         """What is to be done with one more message."""
-        waiting = self.stored + (len(self.pending) if self.pending else 0)
+        pending = self.pending
+        waiting = self.stored + len(pending) if pending else self.stored
         if not self.can_write:
             # Shut until all is read, the marker too, and not only until there is room: a sender that is let
             # in again and again for one message would leave a marker each time.
@@ -145,13 +146,14 @@ class Queue:
         return STORE if waiting < quota else MARK
 
     def push(self, entry: Entry) -> None:
-        if self.pending is None:
-            self.pending = deque()
-        self.pending.append(entry)
+        pending = self.pending
+        if pending is None:
+            pending = self.pending = deque()
+        pending.append(entry)
         self.touched_lsn = entry.lsn
-        size = len(entry.body) + RECORD_HEAD_BYTES
+        owned, size = self.owned, len(entry.body) + RECORD_HEAD_BYTES
         self.bytes += size
-        self.owned.bytes += size
+        owned.bytes += size
         # Here and not where it was decided, so that a replay of the log comes to the same.
         if entry.kind == QUOTA_MARKER:
             self.can_write = False
@@ -193,13 +195,13 @@ class Queue:
         self.bytes = size
 
     def peek(self, place: int) -> Entry | None:
-        """The message that many places behind the head, if it is in memory."""
+        """The message that many places behind the head, if it is in memory; None behind the last too."""
         if place < self.stored:
             if self.cache is not None and place < len(self.cache):
                 return self.cache[place]
             return None
-        assert self.pending is not None
-        return self.pending[place - self.stored]
+        pending, place = self.pending, place - self.stored
+        return pending[place] if pending and place < len(pending) else None
 
     def expired(self, before_ms: int) -> int:
         """How many messages at the head are older than that, as far as they are in memory."""

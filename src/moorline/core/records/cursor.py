@@ -1,14 +1,19 @@
 """Room: core/records. What a client brings back to go on where it was: opaque, and signed.
 
-     0         1        5         21
-    ┌─────────┬────────┬─────────┬──────────────────────────────────────────────┐
-    │ version │ key id │ HMAC    │ msgpack [table, epoch, snapshot, filter,     │   all of it base64url,
-    │ u8      │ u32    │ 16      │          permit, digest, issued at s]        │   without padding
-    └─────────┴────────┴─────────┴──────────────────────────────────────────────┘
+     0         1       3        7         23      27                             brief
+    ┌─────────┬───────┬────────┬─────────┬───────┬──────────────────────────────┬──────────────────────┐
+    │ version │ brief │ key id │ HMAC    │ facts │ msgpack [snapshot …]         │ msgpack [table,      │
+    │ u8      │ u16   │ u32    │ 16      │ 4     │                              │ epoch, filter,       │
+    │         │       │        │         │       │                              │ permit, digest]      │
+    └─────────┴───────┴────────┴─────────┴───────┴──────────────────────────────┴──────────────────────┘
 
-The HMAC (SHA-256, its first 16 bytes) is of the version, the key id and what follows. A snapshot is its
-xmin, then differences: to xmax, and from one open transaction to the next. With too many of them it is
-left out, and the cursor says "no replay".
+All of it is base64url, without padding. The HMAC (SHA-256, its first 16 bytes) is of all but itself. `facts`
+is a hash of the epoch and of what clients were told of the table. A snapshot is its xmin, then differences:
+to xmax, and from one open transaction to the next. With too many of them it is left out, and the cursor says
+"no replay".
+
+Its first `brief` bytes are enough for who says all the rest by asking for the same again, with the digest of
+the same rows: the rest is put together anew, and the HMAC proves that it is what was signed.
 
 A cursor that is not taken is no error: the client resyncs by digest, and `Why` names the reason. Whatever
 bytes come, `open_cursor` gives a cursor or a reason.
@@ -18,13 +23,15 @@ import base64
 import binascii
 import hashlib
 import hmac
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import Enum
-from typing import Annotated, Final
+from typing import Annotated, Final, NamedTuple
 
 import msgspec
+import xxhash
 from msgspec import Meta
 
+from moorline.core.records.row_hash import NAME
 from moorline.core.records.snapshot import Snapshot
 from moorline.core.records.table import Table
 from moorline.core.sets.digest import DIGEST_BYTES, Digest
@@ -35,9 +42,12 @@ from moorline.limits import (
     RECORD_IDENTIFIER_CHARACTERS_MAX,
 )
 
-VERSION: Final = 1
+VERSION: Final = 2
 MAC_BYTES: Final = 16
-HEAD_BYTES: Final = 5 + MAC_BYTES
+MAC_AT: Final = 7
+HEAD_BYTES: Final = MAC_AT + MAC_BYTES
+FACTS_BYTES: Final = 4
+"""They save bytes, and decide nothing that another node or a later sync would not set right."""
 SECRET_BYTES: Final = 32
 
 _Number = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
@@ -66,7 +76,17 @@ class Cursor(msgspec.Struct, frozen=True):
     filter_hash: bytes
     permit_hash: bytes
     digest: Digest
-    issued_s: int
+    facts: bytes = bytes(FACTS_BYTES)
+
+
+class Asked(NamedTuple):
+    """What a brief cursor has to be of: said by who asks, and by what is there now."""
+
+    table: str
+    epoch: str
+    filter_hash: bytes
+    permit_hash: bytes
+    digest: Digest
 
 
 class SigningKey(msgspec.Struct, frozen=True):
@@ -88,33 +108,72 @@ class SigningKeys:
         self._newest = self._by_id[max(self._by_id)]
 
     def sign(self, cursor: Cursor) -> str:
-        body = _encoder.encode(_to_wire(cursor))
-        head = bytes((VERSION,)) + self._newest.id.to_bytes(4, "big")
+        place = cursor.facts + _encoder.encode(_numbers(cursor.snapshot))
+        length = (HEAD_BYTES + len(place)).to_bytes(2, "big")
+        head = bytes((VERSION,)) + length + self._newest.id.to_bytes(4, "big")
+        body = place + _encoder.encode(_of_what(cursor))
         data = head + _mac(self._newest, head, body) + body
-        return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+        return text_of(data)
 
     def open_cursor(self, text: str, now_s: int) -> Cursor | Why:
-        if len(text) > RECORD_CURSOR_CHARACTERS_MAX or len(text) % 4 == 1:
+        data = _data_of(text)
+        return Why.MALFORMED if data is None else self._opened(data, now_s)
+
+    def open_brief(self, brief: bytes, asked: Asked, now_s: int) -> Cursor | Why:
+        """FORGED where it is of anything else than what is asked for."""
+        if len(brief) < HEAD_BYTES or _brief_length(brief) != len(brief):
             return Why.MALFORMED
-        try:
-            # Strictly: without `validate` foreign signs are passed over, and many texts are one cursor.
-            padded = text.translate(_SIGNS).encode("ascii") + b"=" * (-len(text) % 4)
-            data = base64.b64decode(padded, validate=True)
-        except (ValueError, binascii.Error):
-            return Why.MALFORMED
+        return self._opened(brief + _encoder.encode(_of_what(asked)), now_s)
+
+    def knows(self, brief: bytes, now_s: int) -> bool:
+        """Whether it has the key of a brief cursor, if that is one."""
+        key = self._by_id.get(int.from_bytes(brief[3:MAC_AT], "big"))
+        return len(brief) < HEAD_BYTES or (key is not None and key.valid_until_s > now_s)
+
+    def _opened(self, data: bytes, now_s: int) -> Cursor | Why:
         if len(data) < HEAD_BYTES or data[0] != VERSION:
             return Why.MALFORMED
-        head, mac, body = data[:5], data[5:HEAD_BYTES], data[HEAD_BYTES:]
-        key = self._by_id.get(int.from_bytes(head[1:], "big"))
+        head, mac, body = data[:MAC_AT], data[MAC_AT:HEAD_BYTES], data[HEAD_BYTES:]
+        key = self._by_id.get(int.from_bytes(head[3:], "big"))
         if key is None or key.valid_until_s <= now_s:
             return Why.UNKNOWN_KEY
         # In constant time, and before a byte of the body is looked at.
         if not hmac.compare_digest(mac, _mac(key, head, body)):
             return Why.FORGED
         try:
-            return _from_wire(_decoder.decode(body))
+            return _cursor_of(body, _brief_length(head) - HEAD_BYTES)
         except (msgspec.MsgspecError, ValueError):
             return Why.MALFORMED
+
+
+def brief_of(text: str) -> bytes:
+    """The part of a cursor that is enough for who asks for the same; empty if there is none. For clients."""
+    data = _data_of(text) or b""
+    length = _brief_length(data) if len(data) > HEAD_BYTES else 0
+    return data[:length] if HEAD_BYTES < length <= len(data) else b""
+
+
+def text_of(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def facts_hash(
+    key: Sequence[str], columns: Iterable[tuple[str, str]], salt: int, epoch: str = ""
+) -> bytes:
+    """Of what clients are told of a table; of the epoch too, where a node says it to itself."""
+    said = _encoder.encode((tuple(key), tuple(columns), f"{salt:016x}", NAME, epoch))
+    return xxhash.xxh3_64_digest(said)[:FACTS_BYTES]
+
+
+def _data_of(text: str) -> bytes | None:
+    if len(text) > RECORD_CURSOR_CHARACTERS_MAX or len(text) % 4 == 1:
+        return None
+    try:
+        # Strictly: without `validate` foreign signs are passed over, and many texts are one cursor.
+        padded = text.translate(_SIGNS).encode("ascii") + b"=" * (-len(text) % 4)
+        return base64.b64decode(padded, validate=True)
+    except (ValueError, binascii.Error):
+        return None
 
 
 def misfit(cursor: Cursor, table: Table, filter_hash: bytes, permit_hash: bytes) -> Why | None:
@@ -134,19 +193,19 @@ def misfit(cursor: Cursor, table: Table, filter_hash: bytes, permit_hash: bytes)
     return None
 
 
-class _Wire(msgspec.Struct, array_like=True, frozen=True, gc=False):
+class _OfWhat(msgspec.Struct, array_like=True, frozen=True, gc=False):
     table: Annotated[str, Meta(max_length=RECORD_IDENTIFIER_CHARACTERS_MAX)]
     epoch: Annotated[str, Meta(max_length=RECORD_EPOCH_CHARACTERS_MAX)]
-    snapshot: Annotated[list[_Number], Meta(max_length=2 + RECORD_CURSOR_OPEN_MAX)]
-    """Nothing in it: no replay."""
     filter_hash: _Hash
     permit_hash: _Hash
     digest: Annotated[bytes, Meta(min_length=DIGEST_BYTES, max_length=DIGEST_BYTES)]
-    issued_s: _Number
 
 
+_PLACE_MAX: Final = 2 + RECORD_CURSOR_OPEN_MAX
+"""xmin, width, open transactions. Nothing in it: no replay."""
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(_Wire)
+_place_decoder = msgspec.msgpack.Decoder(Annotated[list[_Number], Meta(max_length=_PLACE_MAX)])
+_of_what_decoder = msgspec.msgpack.Decoder(_OfWhat)
 _SIGNS = str.maketrans("-_+/", "+/??")
 
 
@@ -154,37 +213,37 @@ def _mac(key: SigningKey, head: bytes, body: bytes) -> bytes:
     return hmac.digest(key.secret, head + body, hashlib.sha256)[:MAC_BYTES]
 
 
-def _to_wire(cursor: Cursor) -> _Wire:
-    numbers: list[int] = []
-    snapshot = cursor.snapshot
-    if snapshot is not None and len(snapshot.open) <= RECORD_CURSOR_OPEN_MAX:
-        numbers = [snapshot.xmin, snapshot.xmax - snapshot.xmin]
-        before = snapshot.xmin
-        for xid in snapshot.open:
-            numbers.append(xid - before)
-            before = xid
-    return _Wire(
-        cursor.table,
-        cursor.epoch,
-        numbers,
-        cursor.filter_hash,
-        cursor.permit_hash,
-        bytes(cursor.digest),
-        cursor.issued_s,
-    )
+def _of_what(one: Cursor | Asked) -> _OfWhat:
+    return _OfWhat(one.table, one.epoch, one.filter_hash, one.permit_hash, bytes(one.digest))
 
 
-def _from_wire(wire: _Wire) -> Cursor:
+def _numbers(snapshot: Snapshot | None) -> list[int]:
+    if snapshot is None or len(snapshot.open) > RECORD_CURSOR_OPEN_MAX:
+        return []
+    numbers = [snapshot.xmin, snapshot.xmax - snapshot.xmin]
+    before = snapshot.xmin
+    for xid in snapshot.open:
+        numbers.append(xid - before)
+        before = xid
+    return numbers
+
+
+def _brief_length(data: bytes) -> int:
+    return int.from_bytes(data[1:3], "big")
+
+
+def _cursor_of(body: bytes, length: int) -> Cursor:
+    facts, place, rest = body[:FACTS_BYTES], body[FACTS_BYTES:length], body[length:]
+    numbers = _place_decoder.decode(place)
+    of = _of_what_decoder.decode(rest)
     snapshot = None
-    if wire.snapshot:
-        xmin, width, *steps = wire.snapshot
+    if numbers:
+        xmin, width, *steps = numbers
         open_, at = [], xmin
         for step in steps:
             at += step
             open_.append(at)
         # By way of its text, which checks what a snapshot has to be.
         snapshot = Snapshot.parse(f"{xmin}:{xmin + width}:{','.join(map(str, open_))}")
-    digest = Digest.from_bytes(wire.digest)
-    return Cursor(
-        wire.table, wire.epoch, snapshot, wire.filter_hash, wire.permit_hash, digest, wire.issued_s
-    )
+    digest = Digest.from_bytes(of.digest)
+    return Cursor(of.table, of.epoch, snapshot, of.filter_hash, of.permit_hash, digest, facts)

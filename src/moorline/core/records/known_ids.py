@@ -11,11 +11,13 @@ refused, since each of them might have to be answered by a deletion.
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Final
 
 from moorline.errors import BadFilter
 from moorline.limits import RECORD_KNOWN_CHARACTERS_MAX, RECORD_KNOWN_IDS_MAX
+
+RUNS_PER_STEP: Final = 256
 
 ID_MAX: Final = (1 << 63) - 1
 
@@ -42,9 +44,25 @@ class KnownIds:
     @staticmethod
     def parse(text: str) -> "KnownIds":
         """BadFilter for anything but such ranges."""
+        steps = KnownIds.parsed(text)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                known: KnownIds = end.value
+                return known
+
+    @staticmethod
+    def parsed(text: str) -> Generator[None, None, "KnownIds"]:
+        """The same in steps, since a text may be long."""
         if len(text) > RECORD_KNOWN_CHARACTERS_MAX:
             raise BadFilter(f"known ids have at most {RECORD_KNOWN_CHARACTERS_MAX} characters")
-        return KnownIds(_runs(text) if text else ())
+        runs: list[tuple[int, int]] = []
+        for run in _runs(text) if text else ():
+            runs.append(run)
+            if not len(runs) % RUNS_PER_STEP:
+                yield
+        return KnownIds(runs)
 
     def __contains__(self, number: int) -> bool:
         at = bisect_right(self._firsts, number) - 1

@@ -16,8 +16,9 @@ from moorline.core.sets.asker import LISTED_BYTES, Answered, Mode, listed_of, sk
 from moorline.core.sets.digest import Digest
 from moorline.core.sets.estimate import ESTIMATE_BYTES, Estimate
 from moorline.core.sets.memory_set import MemorySet
-from moorline.core.sets.prefix import ALL, Prefix, RangeDigest
+from moorline.core.sets.prefix import ALL, Prefix, RangeDigest, are_apart
 from moorline.core.sets.sketch import Salt, Sketch, cells_for, size_at_least
+from moorline.errors import Malformed
 
 FIRST_CELLS = 630
 """Sketch for an asker that sent no estimate: one block, good for about 1,300 differences."""
@@ -91,10 +92,20 @@ class Answerer:
         return Answered(own, mode, cells, payload)
 
     async def ranges(self, prefixes: Sequence[Prefix]) -> list[RangeDigest]:
+        _check_apart(prefixes)
         return await self._own.digests(prefixes)
 
     async def lists(self, prefixes: Sequence[Prefix]) -> list[bytes]:
+        _check_apart(prefixes)
         return await self._own.ids(prefixes)
+
+
+def _check_apart(prefixes: Sequence[Prefix]) -> None:
+    # Those of an asker are (Z3 there). A thousand times the whole set would be a thousand times its work.
+    if not are_apart(prefixes):
+        raise Malformed(
+            "the prefixes of one question overlap: what is below them would be told twice"
+        )
 
 
 def sketch_or_list(

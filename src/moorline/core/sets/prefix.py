@@ -4,6 +4,8 @@ Of ranges from id to id, as the seed has them, both ends must travel, and a boun
 be found first. A prefix of the hash is known to both sides, and spreads ids evenly whatever they are.
 """
 
+from collections.abc import Iterable
+from itertools import pairwise
 from typing import NamedTuple
 
 import msgspec
@@ -34,6 +36,12 @@ class Prefix(NamedTuple):
 
 ALL = Prefix(0, 0)
 """Every hash has it."""
+
+
+def are_apart(prefixes: Iterable[Prefix]) -> bool:
+    """Whether no hash has two of them."""
+    ordered = sorted(prefixes, key=lambda one: one.first)
+    return all(before.last < after.first for before, after in pairwise(ordered))
 
 
 class RangeDigest(msgspec.Struct, frozen=True, array_like=True, gc=False):

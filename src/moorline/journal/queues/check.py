@@ -231,7 +231,7 @@ class Mending:
             queue = store.glance(queue_id)
             if queue is not None:
                 yield queue
-        for queue_id in sorted(store.unindexed):
+        for queue_id in sorted(store.fresh()):
             yield store.live[queue_id]
 
     def _remove_orphans(self) -> None:

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from moorline.core.effects import Effect
 from moorline.core.queue.journal import Acknowledge, Add, Clean, QueueState
-from moorline.core.queue.queue import QUOTA_MARKER, Queue
+from moorline.core.queue.queue import QUOTA_MARKER, Entry, Queue
 from moorline.journal.queues.files import QueueFiles, Reader
 from moorline.journal.queues.flight import Flight
 from moorline.journal.queues.folder import Damaged, QueueFolder
@@ -76,10 +76,14 @@ class Checkpoint:
         yield store.begin_segment
         # Every queue with a change in an earlier segment is among these.
         first = store.log.first
-        work, store.dirty = store.dirty, {}
-        self.queues = len(work)
+        # Nobody keeps them all: those that are idle at the end would go in one turn, with this generator.
+        queues = deque(store.dirty.values())
+        store.dirty = {}
+        self.queues = len(queues)
+        # Of a checkpoint before, that somebody cut short.
+        store.unindexed |= store.indexing
         store.indexing, store.unmade = set(), set()
-        yield from self._flush_all(deque(work.values()))
+        yield from self._flush_all(queues)
         if store.options.sync:
             yield store.disk.sync_all
         yield from self._remove_superseded()
@@ -89,8 +93,10 @@ class Checkpoint:
             store.after_commit()
             yield None
         yield lambda: store.log.drop_before(first)
-        store.files.spare.clear()
-        yield from self._sliced(store.forget_idle())
+        spare, store.files.spare = store.files.spare, {}
+        yield from self._sliced(_emptied(spare), turn)
+        yield turn
+        yield from self._sliced(store.forget_idle(), turn)
 
     def stop(self) -> None:
         """Disk work that is under way ends soon: at a stop of the node. From any thread."""
@@ -143,7 +149,10 @@ class Checkpoint:
     def _landed(self, landed: list[tuple[Queue, Queue]]) -> None:
         store = self._store
         there = [copy for queue, copy in landed if store.live.get(queue.id) is queue]
-        store.indexing.update(copy.id for copy in there if copy.id in store.unindexed)
+        # Group by group: at the end nothing is left to be done for each of very many.
+        fresh = [copy.id for copy in there if copy.id in store.unindexed]
+        store.indexing.update(fresh)
+        store.unindexed.difference_update(fresh)
         self._rows.append(rows_of(there))
         self.flushed += len(landed)
 
@@ -165,7 +174,6 @@ class Checkpoint:
         fold = Fold(store, self._rows, deleted | unmade)
         yield fold.save
         store.index = fold.index
-        store.unindexed -= store.indexing
         # One that was deleted while the index was written is in it, and must stay deleted.
         store.deleted = (store.deleted - deleted) | (store.unmade - unmade)
         store.indexing, store.unmade = set(), set()
@@ -224,7 +232,8 @@ def _flush(files: QueueFiles, queue: Queue, now_ms: int) -> None:
 
 def wanted_bytes(store: Store, free_bytes: int) -> int:
     """Room that a checkpoint takes before it gives any back; at most, if that is free, and else exactly."""
-    rows = (len(store.index) + len(store.unindexed)) * ROW.itemsize + CHECKPOINT_SPARE_BYTES
+    count = len(store.index) + len(store.unindexed) + len(store.indexing)
+    rows = count * ROW.itemsize + CHECKPOINT_SPARE_BYTES
     at_most = rows + store.log.size_bytes + CHECKPOINT_QUEUE_BYTES * len(store.dirty)
     if at_most <= free_bytes:
         return at_most
@@ -293,6 +302,13 @@ def _sizes(folder: QueueFolder, state: QueueState, count: int) -> list[int]:
     if len(sizes) < count:
         raise Damaged(f"only {len(sizes)} of {count} acknowledged messages are in the files")
     return sizes
+
+
+def _emptied(many: dict[bytes, list[Entry]]) -> Iterator[None]:
+    """Forgets them; pauses after each. All at once is one step, whoever is to do it holds the interpreter."""
+    while many:
+        many.popitem()
+        yield
 
 
 class Fold:

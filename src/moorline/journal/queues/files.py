@@ -116,11 +116,15 @@ class QueueFiles:
             self.give_up(queue, is_all_in_the_log=True)
             return None
         folder = QueueFolder(self._disk, self.handles, path, queue.id, self._options.node)
+        spare = self.spare.get(queue.id, [])
         try:
-            found, lost = bring_in_order(folder, queue, self.stamp(), self.spare_of(queue))
+            found, lost = bring_in_order(folder, queue, self.stamp(), spare)
         except Damaged as error:
             self.quarantine(queue, str(error))
             return None
+        if spare:
+            # Of most there are none: an empty list for each of very many would be forgotten in one turn.
+            self.spare[queue.id] = spare
         self.tell(queue, found, lost)
         state = found.state
         journal = QueueJournal(

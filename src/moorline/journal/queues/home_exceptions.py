@@ -26,7 +26,7 @@ class HomeExceptions:
     def __init__(self, store: Store) -> None:
         self._number = store.options.home
         self._index: Index = store.index
-        self._unindexed = [one for one in store.unindexed if home_number(one) != self._number]
+        self._unindexed = [one for one in store.fresh() if home_number(one) != self._number]
         self._deleted = [one for one in store.deleted if home_number(one) != self._number]
 
     def find(self) -> Ids:

@@ -1,8 +1,8 @@
 """Room: journal/queues. The store of all queues: memory, log, folders and index, kept in step.
 
 Everything here is synchronous and on one thread but for two kinds of calls that a shell may make in another:
-`write` and `begin_segment` (the log, one thread), and the disk work that `checkpoint.steps` hands out. The
-order of one change:
+`write` and `begin_segment` (the log, one thread), and the disk work that `checkpoint.steps` hands out;
+`begin` is `write` without a thread, for small batches. The order of one change:
 
     change memory, add to the batch  →  write the batch (and sync)  →  committed: readers see it
 
@@ -16,13 +16,14 @@ from collections.abc import Callable, Iterator
 
 from moorline.core.queue.queue import MARK, MESSAGE, QUOTA_MARKER, STORE, Entry, Queue
 from moorline.ids import drawn
+from moorline.journal.begun_syncs import BegunSyncs, Done
 from moorline.journal.disk import Disk
 from moorline.journal.queues.files import QueueFiles, StoreOptions
 from moorline.journal.queues.index import INDEX, Index, IndexDamaged, newest_index
 from moorline.journal.queues.log_replay import LogReplay
 from moorline.journal.queues.owner_numbers import OwnerNumbers
 from moorline.journal.queues.wal import Batch, Kind, WriteAheadLog
-from moorline.limits import DISCARDS_PER_TURN, LIVE_QUEUES_IDLE_MAX
+from moorline.limits import DISCARDS_PER_TURN, LIVE_QUEUES_IDLE_MAX, LOG_BEGUN_BYTES_MAX
 
 log = logging.getLogger("moorline.journal")
 
@@ -56,8 +57,8 @@ class Store:
         self.live: dict[bytes, Queue] = {}
         self.dirty: dict[bytes, Queue] = {}
         self.unindexed: set[bytes] = set()
+        """New queues; those that a checkpoint under way has rows of are in `indexing`, and not here."""
         self.indexing: set[bytes] = set()
-        """New queues that are in the rows of a checkpoint under way."""
         self.unmade: set[bytes] = set()
         """Those of them that were deleted since."""
         self.deleted: set[bytes] = set()
@@ -73,6 +74,10 @@ class Store:
         self.batch = Batch(1)
         self.writing: Batch | None = None
         self._written_lsn = 0
+        self.begun_syncs: BegunSyncs | None = None
+        """Whoever syncs small batches without a thread."""
+        self.is_log_in_thread = False
+        """The thread that writes begins a segment, or will: every batch is for it meanwhile."""
 
     # --- start and stop ---------------------------------------------------------------------------
 
@@ -132,7 +137,8 @@ class Store:
 
     def __len__(self) -> int:
         """How many queues there are."""
-        return len(self.index) + len(self.unindexed) - len(self.deleted)
+        fresh = len(self.unindexed) + len(self.indexing)
+        return len(self.index) + fresh - len(self.deleted)
 
     def find(self, queue_id: bytes) -> Queue | None:
         queue = self.live.get(queue_id)
@@ -173,8 +179,12 @@ class Store:
             if len(found) < count:
                 break
             start = found[-1]
-        fresh = [queue_id for queue_id in self.unindexed if queue_id > after]
+        fresh = [queue_id for queue_id in self.fresh() if queue_id > after]
         return sorted([*ids, *fresh])[:count]
+
+    def fresh(self) -> list[bytes]:
+        """The ids of new queues, which are in no index yet."""
+        return [*self.unindexed, *self.indexing]
 
     def rename_owner(self, before: bytes, now: bytes) -> bool:
         """All that was one owner's is another's; durable with the next checkpoint. False if nothing was."""
@@ -203,10 +213,11 @@ class Store:
         """
         verdict = STORE if is_decided else queue.admit(self._queue_messages_max)
         if verdict is STORE:
+            queue_id = queue.id
             self.next_lsn += 1
-            lsn = self.batch.add(SEND, queue.id, now_ms, body)
+            lsn = self.batch.add(SEND, queue_id, now_ms, body)
             queue.push(Entry(lsn, now_ms, MESSAGE, body))
-            self.dirty[queue.id] = queue
+            self.dirty[queue_id] = queue
             return lsn
         if verdict is MARK:
             lsn = self._add(Kind.MARK, queue.id, now_ms, b"")
@@ -216,10 +227,12 @@ class Store:
 
     def acknowledge(self, queue: Queue, message: int) -> bool:
         """Removes the head if that is its id; anything else changes nothing."""
-        head = self.head(queue)
+        # Asked of memory first, without the way through `head`: once for each message that anybody reads.
+        head = queue.peek(0) or self.head(queue)
         if head is None or head.lsn != message:
             return False
-        queue.pop(self._add(ACKNOWLEDGE, queue.id, message, b""), message)
+        self.next_lsn += 1
+        queue.pop(self.batch.add(ACKNOWLEDGE, queue.id, message, b""), message)
         self.dirty[queue.id] = queue
         return True
 
@@ -308,9 +321,23 @@ class Store:
         self.log.write(batch)
         self._written_lsn = batch.first + batch.count - 1
 
+    def begin(self, batch: Batch, done: Done) -> bool:
+        """As `write`, on the loop: the kernel syncs it and `done` is called then. False if that is for the
+        thread, and nothing is done yet."""
+        syncs = self.begun_syncs
+        if syncs is None or self.is_log_in_thread or batch.size > LOG_BEGUN_BYTES_MAX:
+            return False
+        if not self.log.begin(batch, syncs, done):
+            return False
+        self._written_lsn = batch.first + batch.count - 1
+        return True
+
     def begin_segment(self) -> None:
         """What is written from here on goes to a new file of the log; on the thread that writes it."""
-        self.log.begin_segment(self._written_lsn + 1)
+        try:
+            self.log.begin_segment(self._written_lsn + 1)
+        finally:
+            self.is_log_in_thread = False
 
     def committed(self, batch: Batch) -> None:
         """The batch is as durable as it will be: what it carries may be delivered."""
@@ -366,7 +393,7 @@ class Store:
             if queue is None:
                 continue
             is_used = queue.is_subscribed or queue_id in self.mending
-            is_new = queue_id in self.unindexed
+            is_new = queue_id in self.unindexed or queue_id in self.indexing
             if not (queue.is_dirty or is_used or is_new or queue_id in self.dirty):
                 del self.live[queue_id]
                 self.files.close_queue(queue)
@@ -404,8 +431,9 @@ class Store:
         self.dirty.pop(queue.id, None)
         if queue.id in self.unindexed:
             self.unindexed.discard(queue.id)
-            if queue.id in self.indexing:
-                self.unmade.add(queue.id)
+        elif queue.id in self.indexing:
+            self.indexing.discard(queue.id)
+            self.unmade.add(queue.id)
         else:
             self.deleted.add(queue.id)
         self._doomed.append((lsn, queue.id))

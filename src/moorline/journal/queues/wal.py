@@ -40,6 +40,7 @@ from collections.abc import Callable, Generator, Iterator
 from typing import NamedTuple
 
 from moorline.errors import DiskFull, LogDamaged
+from moorline.journal.begun_syncs import BegunSyncs, Done
 from moorline.journal.disk import Disk, DiskFile
 from moorline.journal.queues.wal_batch import Batch, Change, Kind, changes_in
 from moorline.journal.queues.wal_segment import (
@@ -77,7 +78,7 @@ class WriteAheadLog:
     """The segments on disk and the one that is written.
 
     `write` and `begin_segment` are called in one thread, `prepare` in a second one and `drop_before` in a
-    third: a lock keeps what they share.
+    third: a lock keeps what they share. `begin` is called on the loop, while the first of them does nothing.
     """
 
     def __init__(
@@ -100,6 +101,8 @@ class WriteAheadLog:
         self._file_bytes = 0
         self._end = 0
         """Of a prepared segment that is written: where its blocks end. 0 of a growing one."""
+        self._is_begun = False
+        """What was written last may not be synced yet: whoever was asked to has not said so."""
         self._seed = 0
         self._draw = draw
         self._first = 0
@@ -133,14 +136,31 @@ class WriteAheadLog:
         assert self._file is not None
         if self._is_to_be_left(batch.size):
             self._begin(batch.first, batch.size)
+        file = self._put(batch)
+        if self._sync:
+            self._sync_file(file)
+            self._is_begun = False
+
+    def begin(self, batch: Batch, syncs: BegunSyncs, done: Done) -> bool:
+        """Stores a batch, and calls back when it is durable; False if that is for a thread, and nothing is
+        done yet. While the thread that writes does nothing."""
+        assert self._file is not None
+        if self._is_to_be_left(batch.size):
+            return False
+        file = self._put(batch)
+        self._is_begun = True
+        syncs.begin(file, done)
+        return True
+
+    def _put(self, batch: Batch) -> DiskFile:
+        assert self._file is not None
         data = batch.encoded(self._seed)
         if self._end:
             self._file.write_at(PREPARED_HEAD.size + self._file_bytes, data)
         else:
             self._append(data)
-        if self._sync:
-            self._sync_file(self._file)
         self._file_bytes += len(data)
+        return self._file
 
     def _is_to_be_left(self, size: int) -> bool:
         """Whether a batch of that size goes to another segment than the one that is written."""
@@ -176,6 +196,10 @@ class WriteAheadLog:
 
     def _begin(self, first: int, size: int) -> None:
         """Begins a segment: a prepared one that a batch of that size fits into, if one is ready."""
+        if self._file is not None and self._is_begun:
+            # A sync of it may be under way yet, and a torn end is one only in the last segment.
+            self._sync_file(self._file)
+            self._is_begun = False
         seed = int.from_bytes(self._draw(8), "big")
         prepared = self._take_ready(size)
         if prepared is not None:

@@ -13,6 +13,8 @@ from moorline.journal.disk import DiskFile
 MAGIC = 0x4D57414C
 BATCH = struct.Struct(">IIQQI")
 CHANGE = struct.Struct(">B24sQI")
+CHANGE_BYTES = CHANGE.size
+pack_change = CHANGE.pack
 CHECKED_FROM = 16
 """Offset of `first` in a batch: the check covers everything from there on."""
 
@@ -54,14 +56,13 @@ class Batch:
 
     def add(self, kind: int, queue: bytes, number: int, body: bytes) -> int:
         """Adds a change; returns its lsn."""
-        self.parts.append(CHANGE.pack(kind, queue, number, len(body)))
-        self.size += CHANGE.size
-        if body:
-            self.parts.append(body)
-            self.size += len(body)
-        lsn = self.first + self.count
-        self.count += 1
-        return lsn
+        length, parts, count = len(body), self.parts, self.count
+        parts.append(pack_change(kind, queue, number, length))
+        if length:
+            parts.append(body)
+        self.size += CHANGE_BYTES + length
+        self.count = count + 1
+        return self.first + count
 
     def encoded(self, seed: int) -> bytes:
         payload = b"".join(self.parts)

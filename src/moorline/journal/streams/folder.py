@@ -1,7 +1,8 @@
 """Room: journal/streams. The streams of a data folder, or of a copy of one, without a server.
 
 Nothing is written and nothing is locked: the node that owns the folder may run. Of the stream that grows
-all whole frames count, and they are synced before anyone relies on them; a torn end is left out.
+all whole frames count, and they are synced before anyone relies on them; a torn end is left out. What only
+the log of small commits has counts too, as it would behind a start.
 """
 
 import contextlib
@@ -21,6 +22,7 @@ from moorline.journal.overlay import OverlayDisk
 from moorline.journal.read_only_disk import ReadOnlyDisk, ReadOnlyFile
 from moorline.journal.streams.generation import INDEX, SEAL, SEGMENT, Generation
 from moorline.journal.streams.layout import folder_of, path_of
+from moorline.journal.streams.patched_disk import PatchedDisk
 from moorline.journal.streams.seal import Summary, read_summary
 from moorline.journal.streams.segment import (
     SEGMENT_HEAD,
@@ -91,7 +93,7 @@ class FolderStreams:
         if not (streams / LAYOUT).is_file():
             raise FolderUnusable(f"path: {root.absolute()} is no data folder: it has no streams")
         self._root = root
-        self._disk = ReadOnlyDisk(streams)
+        self._disk = PatchedDisk(streams)
         self.home = home or _home_of(root, streams)
         self._buffer = Buffer()
         self._ends: dict[Stream, tuple[int, int, int]] = {}
@@ -218,6 +220,8 @@ class FolderStreams:
 
         Whoever plans relies on the end: it is synced. A task reads what was planned.
         """
+        # What is sealed is synced where it is: only here a log may have more.
+        self._disk.look(again=is_planning)
         stream = Stream(self.home, head.shard, head.generation)
         seed, at, position = self._ends.get(stream, (0, 0, 0))
         file = self._disk.open(self._path(head) + SEGMENT, create=False)

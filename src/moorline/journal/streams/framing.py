@@ -5,7 +5,7 @@ lack their checks. Both wait until the segment is known that they go to: its see
 """
 
 from collections.abc import Sequence
-from itertools import repeat
+from itertools import accumulate, repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -107,9 +107,53 @@ def _with_checks(data: Buffer, places: Numbers, lengths: Numbers, seed: int) -> 
     return bytes(frames)
 
 
+class SmallBlock(NamedTuple):
+    """A block that was made without numpy, which takes longer to begin than so few messages do."""
+
+    block: Block
+    counts: dict[str, int]
+    """How many messages each topic has."""
+
+
+def small_piece(pieces: Sequence[Contents | Run]) -> Contents | None:
+    """What is all there is, if `small_block` is the shorter way for it."""
+    piece = pieces[0]
+    if len(pieces) > 1 or not isinstance(piece, Contents):
+        return None
+    return piece if 0 < len(piece.contents) <= STREAM_FRAMED_ONE_BY_ONE_MAX else None
+
+
+def small_block(first: int, piece: Contents, seed: int) -> SmallBlock:
+    """As `block_of`, of one piece."""
+    contents, topics = piece
+    count = len(contents)
+    lengths = list(map(len, contents))
+    parts = [b""] * (2 * count)
+    parts[::2] = [
+        _head(length, _check(content, seed) & CHECK_MASK)
+        for length, content in zip(lengths, contents, strict=True)
+    ]
+    parts[1::2] = contents
+    ends = accumulate(lengths[:-1], lambda place, length: place + length + HEAD.size, initial=0)
+    counts: dict[str, int] = {}
+    for topic in topics:
+        counts[topic] = counts.get(topic, 0) + 1
+    names = list(counts)
+    if len(names) == 1:
+        numbers = np.zeros(count, np.uint32)
+    else:
+        places = dict(zip(names, range(len(names)), strict=True))
+        numbers = np.array([places[topic] for topic in topics], np.uint32)
+    positions = np.array(list(ends), np.uint32)
+    return SmallBlock(
+        Block(first, first + count, b"".join(parts), positions, names, numbers), counts
+    )
+
+
 def time_of(block: Block, place: int) -> int:
     """When the message at that place of the block was stored."""
-    return int(FRAME.unpack_from(block.data, int(block.positions[place]))[3])
+    time_us: int = FRAME.unpack_from(block.data, block.positions[place])[3]
+    return time_us
 
 
 def _with_heads(contents: list[bytes], lengths: Numbers, seed: int) -> bytes | bytearray:

@@ -1,8 +1,9 @@
 """Room: journal/streams. Where the files of a shard lie; and what the streams of a folder are, in one line.
 
-    node=n1 id=q3fJ… shards=8 version=2
+    node=n1 id=q3fJ… shards=8 version=3
 
-`node` is the home of the node, `id` that of its data folder.
+`version` 3 has the log of small commits beside what 2 has; a program that does not know it would pass over
+what only the log has. `node` is the home of the node, `id` that of its data folder.
 """
 
 import contextlib
@@ -13,7 +14,7 @@ from moorline.journal.disk import Disk, read_all
 from moorline.limits import STREAM_SHARDS_MAX
 
 PATH = "layout"
-VERSION = 2
+VERSION, VERSION_BEFORE = 3, 2
 NO_OWNER = bytes(ID_BYTES)
 """Of streams that are written without a node."""
 
@@ -27,7 +28,7 @@ def read_layout(disk: Disk) -> int:
             f"the streams were written by a newer Moorline (layout {version}): start that one, or "
             "give this one another data folder"
         )
-    if version.isdecimal() and int(version) < VERSION:
+    if version.isdecimal() and int(version) < VERSION_BEFORE:
         raise StartError(
             f"the streams were written by an older Moorline (layout {version}), whose files this one does "
             "not read: start that one, or move the folder streams away"

@@ -5,8 +5,13 @@ number is not above it was stored before, or is in the batch under way, and is n
 """
 
 from collections.abc import Iterable
+from typing import Final
 
 from moorline.limits import PRODUCERS_MAX
+
+UNNUMBERED: Final = (1 << 64) - 1
+"""The sequence of whoever names itself and does not number: it is never compared and never remembered, so
+that a hundred thousand of them do not make the shard forget those that do number."""
 
 
 class Producers:

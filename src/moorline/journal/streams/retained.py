@@ -97,6 +97,16 @@ class Retained:
             self._copy.close()
             self._copy = None
 
+    @property
+    def live_bytes(self) -> int:
+        """Of the newest of each topic."""
+        return self._live_bytes
+
+    @property
+    def count(self) -> int:
+        """Of topics that have one, or have had one not long ago."""
+        return len(self._entries)
+
     def walk(self, filter_text: str) -> Iterator[Entry | None]:
         """Those that match, step by step; None where a step found none. See core.topic_tree."""
         return self._by_level.walk(filter_text)

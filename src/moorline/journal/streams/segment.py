@@ -42,6 +42,7 @@ from moorline.core.frames.frame import (
     check_of,
 )
 from moorline.journal.disk import DiskFile
+from moorline.journal.streams.producers import UNNUMBERED
 from moorline.limits import FRAME_BYTES_MAX, STREAM_SEARCH_BYTES, STREAM_WALK_BYTES, TOPIC_BYTES_MAX
 
 SEGMENT_HEAD = struct.Struct("<8sIIQQQ16sQ")
@@ -262,8 +263,9 @@ def producers_of(piece: Piece) -> list[tuple[int, int]]:
     some = np.flatnonzero(sizes.flags & PRODUCER)
     behind = (positions + FRAME.size + sizes.topics + sizes.keys + sizes.headers)[some]
     numbers = words_at(piece.data, "<u8")
+    behind = behind[numbers[behind + 8] != np.uint64(UNNUMBERED)]
     producers = numbers[behind]
     _, from_the_end = np.unique(producers[::-1], return_index=True)
-    last = np.sort(len(some) - 1 - from_the_end)
+    last = np.sort(len(behind) - 1 - from_the_end)
     sequences = numbers[behind[last] + 8]
     return list(zip(producers[last].tolist(), sequences.tolist(), strict=True))

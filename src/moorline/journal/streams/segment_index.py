@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from moorline.core.frames.byte_columns import Numbers
-from moorline.core.frames.fields import times_of
+from moorline.core.frames.fields import Positions, times_of
 from moorline.journal.disk import Disk
 from moorline.journal.streams.segment import SEGMENT_HEAD, Piece, SegmentGap
 from moorline.limits import STREAM_INDEX_EVERY
@@ -25,6 +25,7 @@ ENTRY_BYTES = 8 * ENTRY_NUMBERS
 DENSE_BYTES = 8
 
 Words = npt.NDArray[np.uint64]
+NO_ENTRIES: Words = np.empty((0, ENTRY_NUMBERS), "<u8")
 
 
 class IndexEntry(NamedTuple):
@@ -96,9 +97,11 @@ class SparseIndex:
         return index
 
 
-def entries_of(first: int, position: int, data: bytes, positions: Numbers) -> Words:
+def entries_of(first: int, position: int, data: bytes, positions: Positions) -> Words:
     """The sparse entries of frames that begin with message `first` at `position` of the segment."""
-    chosen = positions[-first % STREAM_INDEX_EVERY :: STREAM_INDEX_EVERY]
+    if -first % STREAM_INDEX_EVERY >= len(positions):
+        return NO_ENTRIES
+    chosen = positions[-first % STREAM_INDEX_EVERY :: STREAM_INDEX_EVERY].astype(np.int64)
     entries = np.empty((len(chosen), ENTRY_NUMBERS), "<u8")
     if len(chosen):
         start = first + -first % STREAM_INDEX_EVERY

@@ -6,7 +6,7 @@ not touch any more; readers see the part when it is committed.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import msgspec
@@ -17,7 +17,14 @@ from moorline.core.sets.digest import Digest
 from moorline.core.stream import RETENTION, Extent, Gap, Stream
 from moorline.journal.disk import Disk
 from moorline.journal.streams.dropped import Dropped
-from moorline.journal.streams.framing import Contents, Run, block_of, time_of
+from moorline.journal.streams.framing import (
+    Contents,
+    Run,
+    block_of,
+    small_block,
+    small_piece,
+    time_of,
+)
 from moorline.journal.streams.generation import SNAPSHOT, Generation
 from moorline.journal.streams.layout import folder_of, path_of
 from moorline.journal.streams.manifest import Listed, add_lines, begun, reached, write_manifest
@@ -42,6 +49,8 @@ class Part(NamedTuple):
     first_time_us: int
     last_time_us: int
     snapshot: tuple[Summary, Memory] | None
+    position: int
+    """In the segment, where the block begins."""
 
 
 class ShardLog:
@@ -269,26 +278,35 @@ class ShardLog:
         if self.producers.fresh:
             self.producers.take_batch()
         pieces = self._pieces or [Contents([], [])]
-        block = block_of(first, pieces, generation.head.seed)
+        counts: Iterable[tuple[str, int]]
+        small = small_piece(pieces)
+        if small is not None:
+            block, found = small_block(first, small, generation.head.seed)
+            counts = found.items()
+        else:
+            block = block_of(first, pieces, generation.head.seed)
+            counts = block_counts(block)
         assert block.upto == self.next_offset, "every message of the batch is in its block"
         times = [time_of(block, place) for place in (0, -1)] if block.data else [self.time_us] * 2
-        counts = np.bincount(block.topics, minlength=len(block.names)).tolist()
-        count_topics(generation.topics, zip(block.names, counts, strict=True))
+        count_topics(generation.topics, counts)
         self._count_publishers(generation, block)
         position = self._bytes
         self._bytes += len(block.data)
         if ended is None and self._bytes - self._snapshot_bytes > STREAM_SNAPSHOT_BYTES:
             snapshot = self.snapshot_of(generation, block.upto, self._bytes)
-        entries = entries_of(first, position, block.data, block.positions.astype(np.int64))
+        entries = entries_of(first, position, block.data, block.positions)
         self._pieces = []
-        return Part(self, generation, ended, block, entries, times[0], times[1], snapshot)
+        return Part(self, generation, ended, block, entries, times[0], times[1], snapshot, position)
 
     def _count_publishers(self, generation: Generation, block: Block) -> None:
         marks, self.marks, self.publisher = self.marks, [], None
         if not marks:
             return
-        places = [mark.offset - block.first for mark in marks]
-        edges = [*block.positions[places].tolist(), len(block.data)]
+        if len(marks) == 1:  # of the first message on
+            edges = [0, len(block.data)]
+        else:
+            places = [mark.offset - block.first for mark in marks]
+            edges = [*block.positions[places].tolist(), len(block.data)]
         found = bytes_between(marks, edges, generation.publishers)
         for publisher, size in found.items():
             generation.publishers[publisher] = generation.publishers.get(publisher, 0) + size
@@ -325,12 +343,13 @@ class ShardLog:
         )
         return summary, Memory(dict(self.producers.stored), dict(generation.topics))
 
-    def write(self, part: Part, *, is_synced: bool) -> None:
-        """In a thread: the part goes to the file. Durable after `sync`."""
+    def write(self, part: Part) -> None:
+        """The part goes to the file. Durable after a sync of it."""
         generation = part.generation
         if part.ended is not None:
-            if not is_synced and part.ended.file is not None:
-                # Once a generation, so that a power cut takes from the end only.
+            if part.ended.file is not None:
+                # Without a sync of commits a power cut takes from the end only; and where small commits are
+                # synced in the log, what is sealed and listed is durable by itself.
                 part.ended.file.sync()
             part.ended.close()
             self.create(generation, part.ended)
@@ -440,6 +459,12 @@ class ShardLog:
     def close(self) -> None:
         for generation in self.generations:
             generation.close()
+
+
+def block_counts(block: Block) -> Iterable[tuple[str, int]]:
+    """How many messages of a block each topic has."""
+    counts = np.bincount(block.topics, minlength=len(block.names)).tolist()
+    return zip(block.names, counts, strict=True)
 
 
 def listed_of(generation: Generation, known: Listed | None) -> Listed:

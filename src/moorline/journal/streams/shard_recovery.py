@@ -117,7 +117,7 @@ def _finish_drops(disk: Disk, folder: str, dropped: Container[int]) -> list[int]
         if int(stem) in dropped:
             disk.remove(f"{folder}/{name}")
         elif stem + SEGMENT not in names:
-            _leave(disk, folder, name)
+            leave_file(disk, folder, name)
         elif name == stem + SEGMENT:
             numbers.append(int(stem))
     return sorted(numbers)
@@ -127,11 +127,11 @@ def put_aside(disk: Disk, folder: str, number: int) -> None:
     """All files of a generation that is not ours; the segment last, so that a crash leaves it to be found."""
     for ending in (SNAPSHOT, SEAL, TOPICS, DENSE, INDEX, SEGMENT):
         if disk.exists(path_of(folder, number) + ending):
-            _leave(disk, folder, f"{number:08}{ending}")
+            leave_file(disk, folder, f"{number:08}{ending}")
 
 
-def _leave(disk: Disk, folder: str, name: str) -> None:
-    """Out of the way, and nothing of it is lost. What is there of that name already stays."""
+def leave_file(disk: Disk, folder: str, name: str) -> None:
+    """Out of the way, and nothing of it is lost. What is there of that name already stays there."""
     disk.make_folders(ASIDE)
     disk.rename(f"{folder}/{name}", _free_name(disk, folder, name))
     disk.sync_folder(ASIDE)

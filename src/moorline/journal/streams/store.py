@@ -21,21 +21,30 @@ import numpy as np
 from moorline.core.access.row import RESERVED
 from moorline.core.frames.frame import CONTENT, HEAD, KEYED, PRODUCER, PRODUCER_PART, RETAIN
 from moorline.core.topic import check_topic
+from moorline.journal.begun_syncs import BegunSyncs
 from moorline.journal.disk import Disk, DiskFile
 from moorline.journal.streams.batch import PlainRecord, StreamBatch, StreamOptions
 from moorline.journal.streams.dropped import read_dropped
 from moorline.journal.streams.inspection import Inspection, StreamProblem, inspect
-from moorline.journal.streams.layout import NO_OWNER, read_layout, write_layout
+from moorline.journal.streams.layout import NO_OWNER, folder_of, read_layout, write_layout
+from moorline.journal.streams.log_recovery import apply_logs
 from moorline.journal.streams.manifest import is_long, write_manifest
 from moorline.journal.streams.packed_append import NumberedRows
+from moorline.journal.streams.producers import UNNUMBERED
 from moorline.journal.streams.publishers import NOBODY, StoredBytes
 from moorline.journal.streams.retained import Entry, Retained
 from moorline.journal.streams.segment import STORE_BYTES
 from moorline.journal.streams.shard import ShardLog, listed_of
-from moorline.journal.streams.shard_recovery import Found, mend_dropped, recover
+from moorline.journal.streams.shard_recovery import Found, leave_file, mend_dropped, recover
+from moorline.journal.streams.stream_log import FOLDER as LOG
+from moorline.journal.streams.stream_log import StreamLog
 from moorline.journal.streams.upkeep import ShardUpkeep
 from moorline.journal.streams.view import StreamView
-from moorline.limits import TOPICS_CACHED_BYTES_MAX, TOPICS_CACHED_MAX
+from moorline.limits import (
+    STREAM_LOGGED_BYTES_MAX,
+    TOPICS_CACHED_BYTES_MAX,
+    TOPICS_CACHED_MAX,
+)
 from moorline.wire.packed_rows import PackedRows
 from moorline.wire.shard_choice import hash_of, shard_of
 
@@ -68,10 +77,11 @@ class StreamStore(StreamView):
         syncs: Executor | None = None,
         expiry_us: Callable[[], int] | None = None,
         owner: bytes = NO_OWNER,
+        begun_syncs: BegunSyncs | None = None,
     ) -> None:
-        """`syncs` does the syncs of a commit side by side; it belongs to the caller. `expiry_us` is the time
-        by which things grow old; that of messages, if it is not given. `owner` is the id of the node: files
-        that were made under another one are not taken."""
+        """`syncs` does the syncs of a commit side by side, `begun_syncs` that of a small one by itself; both
+        are the caller's. `expiry_us` is the time by which things grow old; that of messages, if it
+        is not given. `owner` is the id of the node: files that were made under another one are not taken."""
         assert options.shards > 0
         self._syncs = syncs
         super().__init__(disk)
@@ -85,7 +95,9 @@ class StreamStore(StreamView):
         self._now_us = now_us
         self._expiry_us = expiry_us or now_us
         self._draw = draw
-        self.upkeep = ShardUpkeep(disk, options, self._shards)
+        self.log = StreamLog(disk, self._store, draw)
+        """Of small commits; whoever commits has its `work` done."""
+        self.upkeep = ShardUpkeep(disk, options, self._shards, self.log)
         self._in_use: list[ShardLog] = []
         self.stored_bytes = StoredBytes()
         self._topics: dict[str, tuple[bytes, int, ShardLog, bytes]] = {}
@@ -94,6 +106,7 @@ class StreamStore(StreamView):
         self._topics_bytes = 0
         self._retained = Retained(disk, draw)
         self._retain: list[bytes] = []
+        self._begun_syncs = begun_syncs
         self._on_its_way: StreamBatch | None = None
         self.shards_before = 0
         """Shards that were in use at the last start; 0 if there was none."""
@@ -106,6 +119,8 @@ class StreamStore(StreamView):
         """Recovery: afterwards every shard in use has a generation that grows; the upkeep seals others."""
         self.shards_before = read_layout(self._disk)
         numbers = {int(name) for name in self._disk.list_folder("") if name.isdecimal()}
+        # Before anything else is looked at: what it has belongs to the segments.
+        self._apply_logs(numbers)
         numbers |= set(range(self._options.shards))
         found = {number: self._recover_shard(number) for number in sorted(numbers)}
         self._in_use = [self._shards[number] for number in range(self._options.shards)]
@@ -118,6 +133,18 @@ class StreamStore(StreamView):
             elif shard.generations:
                 shard.end_newest()
         write_layout(self._disk, self._node, self._options.shards, self._owner)
+
+    def _apply_logs(self, shards: Iterable[int]) -> None:
+        dropped = {
+            number: set(read_dropped(self._disk, folder_of(number), number, self._store).dropped)
+            for number in shards
+        }
+        applied = apply_logs(self._disk, self._store, dropped)
+        for path, (shard, generation), text in applied.problems:
+            self.problems.append(StreamProblem("log", shard, generation, f"{path} {text}"))
+        for path in applied.aside:
+            leave_file(self._disk, LOG, path.rpartition("/")[2])
+        self.log.open(applied.number)
 
     def _recover_shard(self, number: int) -> Found:
         shard = self._shards[number] = ShardLog(
@@ -187,10 +214,12 @@ class StreamStore(StreamView):
         """At an orderly stop, when all is committed: says how far each shard came."""
         for shard in self._in_use:
             shard.leave()
+        self.log.end()
 
     def close(self) -> None:
         for shard in self._shards.values():
             shard.close()
+        self.log.close()
         self._retained.close()
 
     # --- a message --------------------------------------------------------------------------------
@@ -224,7 +253,7 @@ class StreamStore(StreamView):
             # As `shard_of`, without a call.
             shard = self._in_use[_hash(key) % len(self._in_use)]
         if producer:
-            if shard.producers.is_duplicate(producer, sequence):
+            if sequence != UNNUMBERED and shard.producers.is_duplicate(producer, sequence):
                 return shard.number, -1
             flags |= PRODUCER
             middle += _producer_part(producer, sequence)
@@ -247,7 +276,7 @@ class StreamStore(StreamView):
         shard.next_offset = offset + 1
         self.batch_bytes += len(content) + _HEAD_BYTES
         if flags:
-            if producer:
+            if producer and sequence != UNNUMBERED:
                 shard.producers.note(producer, sequence)
             if flags & RETAIN:
                 self._retain.append(content)
@@ -275,6 +304,30 @@ class StreamStore(StreamView):
             count += 1
         self.batch_bytes += size + count * _HEAD_BYTES
         return shard.number, offset
+
+    def append_singles(
+        self, records: Iterable[PlainRecord], publisher: str = NOBODY
+    ) -> list[tuple[int, int]]:
+        """As `append_plain`; where each of them is."""
+        now_us, topics, size = self._now_us(), self._topics, 0
+        places: list[tuple[int, int]] = []
+        found = places.append
+        for record in records:
+            topic = record.topic
+            _, _, shard, plain = topics[topic]
+            if now_us > shard.time_us:
+                shard.time_us = now_us
+            if publisher != shard.publisher:
+                shard.mark(publisher)
+            offset = shard.next_offset
+            content = _beginning(offset, shard.time_us) + plain + record.body
+            shard.contents.append(content)
+            shard.names.append(topic)
+            shard.next_offset = offset + 1
+            size += len(content)
+            found((shard.number, offset))
+        self.batch_bytes += size + len(places) * _HEAD_BYTES
+        return places
 
     def append_packed(
         self, rows: PackedRows, skip: int, producer: int, sequence: int, publisher: str = NOBODY
@@ -346,7 +399,9 @@ class StreamStore(StreamView):
         if not parts:
             return None
         retained = self._retained.take(self._retain, now_us) if self._retain else None
-        batch = StreamBatch(parts, retained, sum(len(part.block.positions) for part in parts))
+        batch = StreamBatch(
+            parts, retained, sum([part.block.upto - part.block.first for part in parts])
+        )
         self._retain, self.batch_bytes = [], 0
         self._on_its_way = batch
         return batch
@@ -354,9 +409,12 @@ class StreamStore(StreamView):
     def write(self, batch: StreamBatch) -> None:
         """In a thread. After an error nothing may be promised any more: the node ends."""
         is_synced = self._options.sync
+        is_logged = self._fits_log(batch)
+        if is_logged:
+            self.log.write(batch.parts).sync()
         for part in batch.parts:
-            part.shard.write(part, is_synced=is_synced)
-        if is_synced:
+            part.shard.write(part)
+        if is_synced and not is_logged:
             self._sync([part.generation.file for part in batch.parts])
         if batch.retained is not None:
             self._retained.write(batch.retained, is_synced=is_synced)
@@ -364,6 +422,27 @@ class StreamStore(StreamView):
         for part in batch.parts:
             if part.snapshot is not None:
                 part.shard.write_snapshot(part.generation, part.snapshot)
+
+    def begin(self, batch: StreamBatch, done: Callable[[BaseException | None], None]) -> bool:
+        """Writes it here and calls back when it is durable, with the error if it is not; False if that is
+        for a thread, and nothing is done yet."""
+        syncs = self._begun_syncs
+        if syncs is None or batch.retained is not None or not self._fits_log(batch):
+            return False
+        syncs.begin(self.log.write(batch.parts), done)
+        # While the disk is at work: nobody is told of it before it is in the log.
+        for part in batch.parts:
+            part.shard.write(part)
+        return True
+
+    def _fits_log(self, batch: StreamBatch) -> bool:
+        """Whether one sync makes it durable. What a snapshot or a seal speaks of is synced where it is."""
+        if not self._options.sync or not batch.grows_only:
+            return False
+        size_bytes = batch.block_bytes
+        return size_bytes <= STREAM_LOGGED_BYTES_MAX and self.log.has_room(
+            size_bytes, len(batch.parts)
+        )
 
     def _sync(self, files: list[DiskFile | None]) -> None:
         """The file system joins syncs that are asked for together; one behind the other it cannot."""
@@ -397,6 +476,15 @@ class StreamStore(StreamView):
             part.shard.committed(part)
         if batch.retained is not None:
             self._retained.committed(batch.retained)
+
+    @property
+    def retained_bytes(self) -> int:
+        """Of all retained messages, as they are in memory."""
+        return self._retained.live_bytes
+
+    @property
+    def retained_count(self) -> int:
+        return self._retained.count
 
     def retained(self, filter_text: str) -> Iterator[Entry | None]:
         """The retained messages that match, step by step, with None where a step found none. One without a

@@ -15,6 +15,7 @@ from moorline.journal.streams.seal import Seal
 from moorline.journal.streams.sealing import make_seal, summary_of
 from moorline.journal.streams.shard import ShardLog
 from moorline.journal.streams.shard_recovery import producers_before
+from moorline.journal.streams.stream_log import StreamLog
 from moorline.limits import FAR_FUTURE_US
 
 
@@ -22,7 +23,14 @@ class ShardUpkeep:
     """Works on the shards of a store, on the loop; what `seal` returns and what a drop does on the disk are
     for a thread."""
 
-    def __init__(self, disk: Disk, options: StreamOptions, shards: Mapping[int, ShardLog]) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        options: StreamOptions,
+        shards: Mapping[int, ShardLog],
+        log: StreamLog | None = None,
+    ) -> None:
+        self._log = log
         self._disk = disk
         self._options = options
         self._shards = shards
@@ -67,6 +75,10 @@ class ShardUpkeep:
                     shard.wants_roll = True
                 text = f"{shard.folder}/{name} vanished while the node runs"
                 found.append(StreamProblem("missing", shard.number, generation.number, text, count))
+        path = self._log.look() if self._log is not None else ""
+        if path:
+            text = f"{path} vanished while the node runs: what it had is synced in the segments"
+            found.append(StreamProblem("log", 0, 0, text))
         return found
 
     def _names(self, folder: str) -> set[str]:

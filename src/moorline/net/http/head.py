@@ -9,8 +9,9 @@ from moorline.core.access.web_origin import Asking, Judged
 from moorline.limits import HTTP_HEADERS_MAX, HTTP_PREFLIGHT_S
 from moorline.net.http.logins import Facts, Logins
 from moorline.net.http.messages import BadRequest, Request, Response, refusal, text_response
-from moorline.net.http.routes import AnyRoute, Entry, Routes, SocketRoute
+from moorline.net.http.routes import UPGRADE, AnyRoute, Entry, Routes, SocketRoute
 from moorline.net.http.upgrade import Upgrade, upgrade_of
+from moorline.wire.websocket import has_item
 
 
 class Head(msgspec.Struct):
@@ -44,6 +45,8 @@ def _refusal(
     if not methods:
         return routes.missing
     found = methods.get("GET" if request.method == "HEAD" else request.method)
+    if UPGRADE in methods and has_item(request.header(b"upgrade"), b"websocket"):
+        found = methods[UPGRADE]
     if found is None and request.method != "OPTIONS":
         return _only(methods)
     route = found or next(iter(methods.values()))
@@ -70,7 +73,7 @@ def _refusal(
 
 def _preflight(methods: dict[str, AnyRoute], judged: Judged | None) -> Response:
     """A browser asks whether a page of another origin may ask."""
-    allowed = ", ".join(sorted(methods))
+    allowed = ", ".join(sorted(methods.keys() - {UPGRADE}))
     if judged is None or not judged.other_origin:
         return Response(204, headers=(("allow", f"{allowed}, OPTIONS"),))
     return Response(
@@ -118,7 +121,7 @@ def too_large(route: AnyRoute | None) -> Response:
 
 
 def _only(methods: dict[str, AnyRoute]) -> Response:
-    names = sorted(methods)
+    names = sorted(methods.keys() - {UPGRADE})
     if "GET" in names:
         names.insert(names.index("GET") + 1, "HEAD")
     text = " and ".join(names)

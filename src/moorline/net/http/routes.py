@@ -3,7 +3,7 @@ register it."""
 
 from collections.abc import Awaitable, Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
@@ -91,6 +91,9 @@ class SocketRoute(msgspec.Struct, frozen=True):
 
 AnyRoute = Route | SocketRoute
 
+UPGRADE: Final = "upgrade"
+"""Where a WebSocket stands at a path that has a page too; no method is called so."""
+
 
 class Routes:
     """The table. Exact paths come before prefixes, and longer prefixes before shorter ones."""
@@ -102,11 +105,21 @@ class Routes:
         self._prefixes: dict[str, dict[str, AnyRoute]] = {}
 
     def add(self, *routes: AnyRoute) -> None:
-        """Two for one method and path are our mistake."""
+        """Two for one method and path are our mistake; but for a page and a WebSocket, which are told apart
+        by what the request wants (UPGRADE)."""
         for route in routes:
             table = self._prefixes if route.is_prefix else self._exact
             methods = table.setdefault(route.path, {})
-            assert route.method not in methods, f"{route.method} {route.path} is there already"
+            there = methods.get(route.method)
+            if isinstance(there, SocketRoute) and isinstance(route, Route):
+                assert UPGRADE not in methods, f"{UPGRADE} {route.path} is there already"
+                methods[UPGRADE] = there
+            elif isinstance(there, Route) and isinstance(route, SocketRoute):
+                assert UPGRADE not in methods, f"{UPGRADE} {route.path} is there already"
+                methods[UPGRADE] = route
+                continue
+            else:
+                assert there is None, f"{route.method} {route.path} is there already"
             methods[route.method] = route
 
     def at(self, path: str) -> dict[str, AnyRoute]:

@@ -1,0 +1,1 @@
+select owner from moorline.session where name = $1

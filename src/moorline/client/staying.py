@@ -1,0 +1,440 @@
+"""Room: client. `StayingLink`: one connection after the other, that looks like one which is never lost.
+
+The rules are those of `core/staying.py`; here they are performed: dials, calls, timers. What was subscribed
+is brought back by whoever has it, in `resume`. Design: docs/design/client.md.
+
+    ask ─► machine ─ Put ─► call on the link that is up ─ answers ─► the program
+              ▲                     │ lost
+              └── put again, doubted or refused ◄──────┘
+"""
+
+import asyncio
+import itertools
+import logging
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import NamedTuple, TypeVar
+
+from moorline.client.call_kinds import kind_of
+from moorline.client.deadline import deadline_of
+from moorline.client.events import ClientEvent, EventKind, Told
+from moorline.config.addresses import Address
+from moorline.core import staying as machine
+from moorline.core.effects import CancelTimer, Effect, Event, SetTimer, TimerFired
+from moorline.core.staying import Staying, StayState
+from moorline.errors import (
+    CertificateRefused,
+    ConfigError,
+    ConnectionLost,
+    Malformed,
+    MoorlineError,
+    OutcomeUnknown,
+    Refused,
+    Unreachable,
+    Untrusted,
+)
+from moorline.net.caller import Caller, Heard, Make, answers_before
+from moorline.net.clock import monotonic_ms
+from moorline.net.tasks import Tasks
+from moorline.wire.link import Welcome
+from moorline.wire.message import Answer, Failed, Message
+
+log = logging.getLogger("moorline.client")
+
+Reply = TypeVar("Reply", bound=Answer)
+Dial = Callable[[], Awaitable[tuple[Caller, Address]]]
+
+AUTH = "AUTH"
+
+
+class Verdict(NamedTuple):
+    """What the machine wants of an ask: a link to put it on, or its end."""
+
+    caller: Caller | None = None
+    is_doubt: bool = False
+    why: str = ""
+
+
+class _Ask:
+    __slots__ = ("has_left", "verdict")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.verdict: asyncio.Future[Verdict] = loop.create_future()
+        self.has_left = False
+
+    def begun(self) -> None:
+        self.has_left = True
+
+    def put(self, verdict: Verdict) -> None:
+        if not self.verdict.done():
+            self.verdict.set_result(verdict)
+
+
+class Over(ConnectionLost):
+    """The client is closed."""
+
+
+class StayingLink:
+    """Made for one event loop; `begin` connects for the first time."""
+
+    def __init__(
+        self,
+        dials: Sequence[Dial],
+        *,
+        told: Told | None = None,
+        deadline_s: float | None = None,
+        name: str = "the client's link",
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._dials = dials
+        self._machine = Staying(name, len(dials), random.Random())
+        self._told = told
+        self._deadline_s = deadline_s
+        self._tasks = Tasks("a link that stays has failed")
+        self._numbers = itertools.count(1)
+        self._asks: dict[int, _Ask] = {}
+        self._caller: Caller | None = None
+        self._reached: dict[int, Caller] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._settled = asyncio.Event()
+        self._why: Exception | None = None
+        """What the last dial that led to nobody met."""
+        self.address: Address | None = None
+        self.home_wanted = ""
+        """Only the node of this home will do."""
+        self.pushed: Callable[[list[Message]], None] | None = None
+        self.lost: asyncio.Future[ConnectionLost | Refused] = self._loop.create_future()
+        """Done when it is over for good."""
+        self.gone: asyncio.Future[None] = self._loop.create_future()
+        self.resume: Callable[[Caller, bool], Awaitable[None]] = _nothing
+        """Brings back what the program had; the first time nothing."""
+        self.cut: Callable[[Caller], object] = _nothing_sync
+        """Told of each link that is gone."""
+        self.borrowed: Callable[[Caller], bool] = _is_ours
+        """Whether a link is another's, who closes it."""
+
+    # --- what the program asks --------------------------------------------------------------------
+
+    async def begin(self, *, stays: bool = False) -> None:
+        """Connects, or raises why nobody could be reached; whoever is cancelled leaves nothing behind."""
+        self._post(machine.Begin(stays))
+        try:
+            await self.settled()
+        except BaseException:
+            self.close("DONE", "nobody waits for it")
+            raise
+        if self.lost.done():
+            raise self._why if self._why is not None else self.lost.result()
+
+    def start(self) -> None:
+        """The same, and nobody waits for it: whoever asks something does."""
+        self._post(machine.Begin(stays=True))
+
+    async def settled(self) -> None:
+        """Waits until it is up, or over."""
+        await self._settled.wait()
+
+    async def call(
+        self,
+        make: Make,
+        reply: type[Reply],
+        *,
+        heard: Heard | None = None,
+        unheard: Heard | None = None,
+        must_arrive: bool = False,
+    ) -> Reply:
+        (answer,) = await self.call_all(
+            [make], heard=heard, unheard=unheard, must_arrive=must_arrive
+        )
+        if isinstance(answer, Failed):
+            raise answer.error()
+        if not isinstance(answer, reply):
+            raise Malformed(f"{type(answer).__name__} does not answer a call for {reply.__name__}")
+        return answer
+
+    async def call_all(
+        self,
+        makes: Sequence[Make],
+        *,
+        heard: Heard | None = None,
+        unheard: Heard | None = None,
+        must_arrive: bool = False,
+    ) -> list[Answer]:
+        """As of a connection. What is in doubt is among the answers, as OUTCOME_UNKNOWN."""
+        answers, _ = await self.call_all_by(
+            makes, heard=heard, unheard=unheard, must_arrive=must_arrive
+        )
+        return answers
+
+    async def call_all_by(
+        self,
+        makes: Sequence[Make],
+        *,
+        heard: Heard | None = None,
+        unheard: Heard | None = None,
+        must_arrive: bool = False,
+    ) -> tuple[list[Answer], Caller | None]:
+        """The same, with the connection by which the last of them was answered; None if none was."""
+        self.check_loop()
+        if not makes:
+            return [], self._caller
+        number, ask = next(self._numbers), _Ask(self._loop)
+        self._asks[number] = ask
+        answers: list[Answer | None] = [None] * len(makes)
+        try:
+            self._post(machine.Asked(number, kind_of(makes)))
+            try:
+                async with asyncio.timeout(deadline_of(self._deadline_s)) as within:
+                    verdict = await self._answered(
+                        ask, makes, answers, heard=heard, unheard=unheard, must_arrive=must_arrive
+                    )
+            except TimeoutError:
+                if not within.expired():
+                    raise
+                verdict = self._out_of_time(number, ask)
+        finally:
+            del self._asks[number]
+            self._post(machine.Withdrawn(number))
+        return self._ended(verdict, answers), verdict.caller
+
+    def _out_of_time(self, number: int, ask: _Ask) -> Verdict:
+        before = ask.verdict
+        # Whoever waited for it was cancelled by the time limit, and it with them.
+        if before.done() and not before.cancelled() and before.result().caller is None:
+            return before.result()  # it had ended just before
+        ask.verdict = self._loop.create_future()
+        self._post(machine.DeadlinePassed(number))
+        return ask.verdict.result()
+
+    async def _answered(
+        self,
+        ask: _Ask,
+        makes: Sequence[Make],
+        answers: list[Answer | None],
+        *,
+        heard: Heard | None,
+        unheard: Heard | None,
+        must_arrive: bool,
+    ) -> Verdict:
+        """Puts it on one link after the other, as the machine says, until all is answered or it ends."""
+        while True:
+            verdict = await ask.verdict
+            if verdict.caller is None:
+                return verdict
+            # At once: what the machine says of it from now on is about what comes behind this link.
+            ask.verdict, ask.has_left = self._loop.create_future(), False
+            places = [place for place, answer in enumerate(answers) if answer is None]
+            try:
+                got: Sequence[Answer | None] = await verdict.caller.call_all(
+                    [makes[place] for place in places],
+                    heard=heard,
+                    unheard=unheard,
+                    must_arrive=must_arrive,
+                    begun=ask.begun,
+                )
+            except (ConnectionLost, Refused) as error:
+                got = answers_before(error) or [None] * len(places)
+            for place, answer in zip(places, got, strict=True):
+                answers[place] = answer
+            if None not in got:
+                return verdict
+
+    def _ended(self, verdict: Verdict, answers: list[Answer | None]) -> list[Answer]:
+        if verdict.caller is None and not verdict.is_doubt:
+            if self.lost.done():
+                raise self.lost.result()
+            raise Unreachable(
+                f"{self._where()}: {verdict.why}: it was not sent, or changes nothing"
+            )
+        text = f"{verdict.why}; it may have been done or not: look before you ask again"
+        return [
+            Failed(0, OutcomeUnknown.code, text) if answer is None else answer for answer in answers
+        ]
+
+    def _where(self) -> str:
+        return str(self._why) if self._why is not None and not self.is_open else str(self.address)
+
+    def cast(self, make: Make, heard: Heard | None = None) -> None:
+        """A call that nobody waits for; without a link nobody hears it."""
+        if self._caller is not None and self._caller.is_open:
+            self._caller.cast(make, heard)
+
+    def check_loop(self) -> None:
+        if self._caller is not None:
+            self._caller.check_loop()
+
+    @property
+    def is_open(self) -> bool:
+        return self._machine.state is StayState.UP
+
+    @property
+    def is_over(self) -> bool:
+        return self._machine.state is StayState.OVER
+
+    @property
+    def node(self) -> Welcome | None:
+        return self._caller.node if self._caller is not None else None
+
+    @property
+    def current(self) -> Caller | None:
+        """The link that there is now, also while it resumes."""
+        return self._caller
+
+    def close(self, code: str, text: str) -> None:  # noqa: ARG002 - as of a connection
+        """Ends it for good, with a goodbye."""
+        self._post(machine.Leave(text))
+
+    # --- the machine ------------------------------------------------------------------------------
+
+    def _post(self, event: Event) -> None:
+        for effect in self._machine.handle(event, monotonic_ms()):
+            self._perform(effect)
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case machine.Put(number):
+                self._verdict(number, Verdict(self._caller))
+            case machine.Doubt(number, why):
+                self._verdict(number, Verdict(None, True, why))
+            case machine.Refuse(number, why):
+                self._verdict(number, Verdict(None, False, why))
+            case machine.Dial(attempt, place):
+                self._tasks.spawn(self._dial(attempt, self._dials[place]))
+            case machine.Resume(attempt, is_first):
+                self._tasks.spawn(self._resume(attempt, is_first))
+            case machine.Hang(attempt):
+                self._hang(attempt)
+            case SetTimer(name, after_ms):
+                self._timer = self._loop.call_later(
+                    after_ms / 1_000, lambda: self._post(TimerFired(name))
+                )
+            case CancelTimer():
+                if self._timer is not None:
+                    self._timer.cancel()
+            case _:
+                self._tell(effect)
+
+    def _verdict(self, number: int, verdict: Verdict) -> None:
+        ask = self._asks.get(number)
+        if ask is not None:
+            ask.put(verdict)
+
+    def _tell(self, effect: Effect) -> None:
+        where = str(self.address) if self.address is not None else ""
+        match effect:
+            case machine.TellUp(home, is_first, is_elsewhere):
+                self._settled.set()
+                kind = EventKind.CONNECTED if is_first else EventKind.RESUMED
+                self._say(ClientEvent(kind, "", home, where, is_elsewhere))
+            case machine.TellLost(why):
+                self._settled.clear()
+                self._say(ClientEvent(EventKind.LOST, why, "", where))
+            case machine.TellNobody(why, pause_ms):
+                self._say(ClientEvent(EventKind.NOBODY, why, pause_ms=pause_ms))
+            case machine.TellOver(why):
+                self._over(why)
+            case _:
+                raise AssertionError(f"nobody performs {effect}")
+
+    def _say(self, event: ClientEvent) -> None:
+        if self._told is not None:
+            self._told.tell(event)
+
+    # --- links ------------------------------------------------------------------------------------
+
+    async def _dial(self, attempt: int, dial: Dial) -> None:
+        try:
+            caller, address = await dial()
+        except Exception as error:
+            # Whatever it is: who waits for the first link is told that, and not left waiting.
+            self._why = error
+            self._post(machine.NotReached(attempt, str(error), is_final(error)))
+            return
+        home = caller.node.home if caller.node is not None else ""
+        if self.is_over or (self.home_wanted and home != self.home_wanted):
+            if not self.borrowed(caller):
+                caller.close("DONE", "another node was meant")
+            why = f"{address} is {home!r}, and {self.home_wanted!r} is meant"
+            self._why = Unreachable(why)
+            self._post(machine.NotReached(attempt, why))
+            return
+        self.address, self._caller, self._reached = address, caller, {attempt: caller}
+        if not self.borrowed(caller):
+            caller.pushed = partial(self._hear, caller)
+        caller.lost.add_done_callback(lambda lost: self._lost(attempt, caller, str(lost.result())))
+        self._post(machine.Reached(attempt, home))
+
+    def _hear(self, caller: Caller, messages: list[Message]) -> None:
+        # Of a link that is given up nothing is of interest any more.
+        if caller is self._caller and self.pushed is not None:
+            self.pushed(messages)
+
+    def _lost(self, attempt: int, caller: Caller, why: str) -> None:
+        if caller is not self._caller:
+            return
+        self.cut(caller)
+        unsent = tuple(number for number, ask in self._asks.items() if not ask.has_left)
+        self._post(machine.LinkLost(attempt, why, unsent))
+
+    async def _resume(self, attempt: int, is_first: bool) -> None:
+        caller = self._reached[attempt]
+        try:
+            await self.resume(caller, is_first)
+        except (ConnectionLost, Refused):
+            return  # it is told by itself
+        except Exception as error:
+            # Of no use as it is; the next one may be. Without an end it would resume for ever.
+            log.warning("a client was not resumed", exc_info=error)
+            caller.close("DONE", "the client could not go on here")
+            return
+        self._post(machine.Resumed(attempt))
+
+    def _hang(self, attempt: int) -> None:
+        caller = self._reached.pop(attempt, None)
+        if caller is None or self.borrowed(caller):
+            return
+        # Those who read by it hear of its end by `cut`, and nothing else of it.
+        if caller.is_open:
+            caller.close("DONE", "the client is done")
+        if not self.gone.done() and self.is_over:
+            caller.gone.add_done_callback(lambda _: self._leave())
+
+    def _over(self, why: str) -> None:
+        error: ConnectionLost | Refused = Over(f"the client is closed ({why})")
+        if isinstance(self._why, ConnectionLost | Refused) and why == str(self._why):
+            error = self._why
+        if not self.lost.done():
+            self.lost.set_result(error)
+        self._settled.set()
+        self._say(ClientEvent(EventKind.OVER, why))
+        if self._caller is None or self._caller.gone.done() or self.borrowed(self._caller):
+            self._leave()
+        else:
+            self._caller.gone.add_done_callback(lambda _: self._leave())
+        self._tasks.cancel()
+
+    def _leave(self) -> None:
+        if not self.gone.done():
+            self.gone.set_result(None)
+
+
+def is_final(error: BaseException) -> bool:
+    """Whether to ask the same place again changes nothing until a person does something."""
+    if isinstance(error, Untrusted | CertificateRefused | ConfigError):
+        return True
+    if not isinstance(error, MoorlineError | OSError):
+        return True  # a mistake of ours
+    return type(error) is Refused and error.reason == AUTH
+
+
+async def _nothing(caller: Caller, is_first: bool) -> None:
+    """Nobody has anything to bring back."""
+
+
+def _nothing_sync(caller: Caller) -> None:
+    """Nobody is to be told."""
+
+
+def _is_ours(caller: Caller) -> bool:
+    return caller is None  # never

@@ -1,0 +1,299 @@
+"""Room: mqtt. The clients of this node: who has which id, how sessions open and end, and what all share.
+
+CONNECT ─► judged ─► the id is ours: whoever had it here is ended, and has stored what it had
+                 ─► the session of the catalog, if it is to outlive the connection, or nodes share one
+                 ─► will kept ─► CONNACK ─► filters and groups go on
+"""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from moorline.access.demands import Demands
+from moorline.access.guard import demand
+from moorline.catalog.mqtt_sessions import MqttSessions
+from moorline.config.settings import Config
+from moorline.core.access.principal import Proof
+from moorline.core.access.right import PUBLISH
+from moorline.core.mqtt.connection import ConnectionTerms
+from moorline.core.mqtt.effects import EndConnection, OpenSession
+from moorline.core.mqtt.packets import Connect
+from moorline.core.mqtt.reason import ReasonCode, Violation
+from moorline.errors import ConnectionLost, Denied, MoorlineError, RightsUnknown
+from moorline.limits import (
+    MQTT_ALIASES_MAX,
+    MQTT_CLIENT_ID_BYTES_MAX,
+    MQTT_CONNECT_MS,
+    MQTT_RECEIVE_MAX,
+)
+from moorline.mqtt.client import Client
+from moorline.mqtt.counts import NodeCounts
+from moorline.mqtt.logins import Logins, Refused
+from moorline.mqtt.publishing import Publishing
+from moorline.mqtt.retained import SOURCE, RetainedMessages
+from moorline.mqtt.session import ClientSession
+from moorline.mqtt.stored import ExchangeCommits, decode_exchanges, decode_filters
+from moorline.mqtt.system_topics import SystemTopics
+from moorline.mqtt.wills import Wills
+from moorline.net.session_rights import SessionRights
+from moorline.net.tasks import Tasks
+from moorline.net.tls import Identity
+from moorline.sessions.checks import path_of_session
+from moorline.sessions.commands import SessionBroker
+from moorline.topics.commands import TopicBroker
+from moorline.topics.producer import producer_number
+from moorline.wire.topic import OpenSession as OpenDurable
+
+log = logging.getLogger("moorline.mqtt")
+
+PREFIX: Final = "mqtt/"
+"""What stands before a client id in the name of its session."""
+
+RightsOf = Callable[[str, Proof, bool], SessionRights]
+
+
+class MqttBroker:
+    def __init__(
+        self,
+        config: Config,
+        home: str,
+        topics: TopicBroker,
+        sessions: SessionBroker,
+        mqtt_sessions: MqttSessions,
+        rights_of: RightsOf,
+        demands: Demands,
+    ) -> None:
+        self.config = config
+        self.home = home
+        self.topics = topics
+        self.sessions = sessions
+        self.context = sessions.context
+        self.mqtt_sessions = mqtt_sessions
+        self.rights_of = rights_of
+        self.demands = demands
+        self.counts = NodeCounts()
+        self.logins = Logins()
+        self.clients: dict[str, Client] = {}
+        """Those that are connected, by their id."""
+        self.by_name: dict[str, Client] = {}
+        """The same by the name of the session."""
+        self.exchanges = ExchangeCommits(mqtt_sessions)
+        self._tasks = Tasks("a client of MQTT was not served")
+        self.publishing = Publishing(
+            topics,
+            demands,
+            self.counts,
+            message_bytes_max=config.streams.message_bytes_max,
+            retained_bytes_max=config.mqtt_retained_bytes_max,
+        )
+        self.retained = RetainedMessages(self)
+        self.system_topics = SystemTopics(self)
+        self.wills = Wills(self)
+        self._settling: dict[str, asyncio.Task[None]] = {}
+        self._opening: dict[str, asyncio.Lock] = {}
+        self._is_shared = config.catalog != "embedded"
+
+    def terms(self, methods: frozenset[str]) -> ConnectionTerms:
+        return ConnectionTerms(
+            receive_max=MQTT_RECEIVE_MAX,
+            packet_bytes_max=self.config.mqtt_packet_bytes_max,
+            topic_alias_max=MQTT_ALIASES_MAX,
+            keep_alive_s_max=self.config.mqtt_keep_alive_s_max,
+            connect_timeout_ms=min(MQTT_CONNECT_MS, self.config.hello_timeout_ms),
+            session_expiry_s_max=self.config.mqtt_session_expiry_s_max,
+            methods=methods,
+        )
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks.spawn(work)
+
+    def identity_of(self, principal: str, proof: Proof) -> Identity:
+        return Identity(principal, proof)
+
+    def judge_soon(self) -> None:
+        """Behind a change of rights."""
+        for client in list(self.clients.values()):
+            if client.session is not None:
+                client.session.judge_again()
+
+    async def close(self) -> None:
+        """Clients are gone by now; what they left is stored."""
+        if self._settling:
+            await asyncio.wait(list(self._settling.values()), timeout=5)
+        self.wills.close()
+        self.exchanges.close()
+        self._tasks.cancel()
+
+    # --- CONNECT ----------------------------------------------------------------------------------
+
+    async def open(self, client: Client, effect: OpenSession) -> None:
+        connect = effect.connect
+        client_id = connect.client_id
+        if len(client_id.encode()) > MQTT_CLIENT_ID_BYTES_MAX:
+            raise Refused(
+                ReasonCode.CLIENT_IDENTIFIER_NOT_VALID,
+                f"a client id has at most {MQTT_CLIENT_ID_BYTES_MAX} bytes here",
+            )
+        assigned = "" if client_id else f"moor-{secrets.token_hex(8)}"
+        client.client_id = client_id or assigned
+        client.name = PREFIX + client.client_id
+        principal = client.rights.principal
+        client.producer = producer_number(principal, client.client_id)
+        client.numbered_producer = producer_number(principal, f"{client.client_id}\0qos2")
+        lock = self._opening.setdefault(client.name, asyncio.Lock())
+        try:
+            async with lock:
+                await self._open(client, connect, assigned)
+        except (Denied, RightsUnknown) as error:
+            self.demands.tell(client, "Connect", error)
+            raise Refused(ReasonCode.NOT_AUTHORIZED, str(error)) from error
+        except ConnectionLost as error:
+            raise Refused(ReasonCode.UNSPECIFIED_ERROR, str(error)) from error
+        except (MoorlineError, OSError) as error:
+            log.warning("a session was not opened", extra={"error": str(error)})
+            raise Refused(
+                ReasonCode.SERVER_UNAVAILABLE, "the catalog does not answer: connect again later"
+            ) from error
+        finally:
+            if not lock.locked():
+                self._opening.pop(client.name, None)
+
+    async def _open(self, client: Client, connect: Connect, assigned: str) -> None:
+        name = client.name
+        await self._end_other(client, name)
+        expiry_s = client.session_expiry_s
+        session = ClientSession(client, self, name)
+        client.session = session
+        present = await self._opened(client, session, connect, expiry_s)
+        await self.wills.connected(
+            client, name, expiry_s, connect.will, clean_start=connect.clean_start
+        )
+        if not client.is_open:
+            raise ConnectionLost("the client went while its session was opened")
+        self.clients[client.client_id] = self.by_name[name] = client
+        self.counts.connected += 1
+        self.counts.most_clients = max(self.counts.most_clients, len(self.clients))
+        client.keep_alive_s = connect.keep_alive_s
+        kept, reader, again = present or ([], 0, [])
+        session.connected()
+        client.accepted(session_present=present is not None, assigned_client_id=assigned or None)
+        session.begin()
+        client.flush()
+        await session.requests.begin(kept, reader)
+        if again:
+            await self.retained.send_again(session, again)
+
+    async def _opened(
+        self, client: Client, session: ClientSession, connect: Connect, expiry_s: int
+    ) -> tuple[list[Any], int, list[str]] | None:
+        """Filters, the reader, and topics of retained messages that are out, of a session that goes on."""
+        name, own = session.name, session.own
+        if expiry_s:
+            demand(client.rights, PUBLISH, path_of_session(name))
+        elif connect.clean_start and not self._is_shared:
+            # It is nobody's but this connection's: only an older one is to be ended.
+            owner = await self.mqtt_sessions.owner_of(name)
+            if owner is None:
+                return None
+            self._check_owner(owner, client)
+            await self.context.sessions.remove(name)
+            return None
+        await self.sessions.durable.hand_over(own, name)
+        call = OpenDurable(0, name, expiry_s)
+        try:
+            row = await self.sessions.durable.take_over(own, call)
+        except Denied as error:
+            raise Refused(ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, TAKEN) from error
+        if connect.clean_start and not row.is_new:
+            await self.context.sessions.remove(name)
+            row = await self.sessions.durable.take_over(own, call)
+        filters, exchanges = await self.mqtt_sessions.load(name)
+        if row.is_new:
+            return None
+        kept = decode_exchanges(exchanges)
+        session.restore(kept)
+        reader = next((one.reader or 0 for one in row.subscriptions if one.filter == "#"), 0)
+        again = [
+            sent.source.removeprefix(SOURCE)
+            for sent in kept.sent
+            if sent.source.startswith(SOURCE) and not sent.is_released
+        ]
+        return decode_filters(filters), reader, again
+
+    def _check_owner(self, owner: str, client: Client) -> None:
+        if owner != client.rights.principal:
+            raise Refused(ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, TAKEN)
+
+    async def _end_other(self, client: Client, name: str) -> None:
+        """Whoever has the id on this node; one that is just over has stored what it had."""
+        other = self.by_name.get(name)
+        if other is not None:
+            self._check_owner(other.rights.principal, client)
+            self.counts.taken_over += 1
+            other.close("TAKEN_OVER", "another connection has this client id")
+        await self.settled(name)
+
+    # --- what clients do, for the figures ---------------------------------------------------------
+
+    def violated(self, client: Client, violation: Violation) -> None:
+        self.counts.violations += 1
+        log.info(
+            "a client broke the protocol",
+            extra={
+                "client": client.client_id,
+                "address": client.peer_address,
+                "reason": violation.reason.name,
+                "text": violation.text,
+            },
+        )
+
+    def ended(self, client: Client, end: EndConnection) -> None:
+        session = client.session
+        if session is None:
+            return
+        name = session.name
+        was_open = self.by_name.get(name) is client
+        if was_open:
+            del self.by_name[name]
+            self.clients.pop(client.client_id, None)
+        if end.reason is ReasonCode.KEEP_ALIVE_TIMEOUT:
+            self.counts.timeouts += 1
+        self.counts.received_publishes += client.counts.received
+        self.counts.received_bytes += client.counts.received_bytes
+        self.counts.sent_bytes += client.counts.sent_bytes
+        expiry_s = end.session_expiry_s
+        session.end()
+        settling = asyncio.create_task(self._settle(session, expiry_s))
+        self._settling[name] = settling
+        settling.add_done_callback(lambda done: self._settled(name, done))
+        if was_open:
+            self.wills.disconnected(name, is_normal=end.is_normal, expiry_s=expiry_s)
+
+    async def _settle(self, session: ClientSession, expiry_s: int) -> None:
+        own = session.own
+        row = own.row
+        if row is not None and session.client.end_code != "TAKEN_OVER":
+            own.ends_with_connection = expiry_s == 0
+            if expiry_s and expiry_s != row.expiry_s:
+                await self.mqtt_sessions.set_expiry(row.name, row.epoch, expiry_s)
+        await session.settle()
+        # Its last places too: whoever comes next begins behind them.
+        await own.settled()
+
+    async def settled(self, name: str) -> None:
+        """Returns when a session whose connection is over has stored what it had."""
+        settling = self._settling.get(name)
+        if settling is not None:
+            await asyncio.wait([settling])
+
+    def _settled(self, name: str, done: "asyncio.Task[None]") -> None:
+        if self._settling.get(name) is done:
+            del self._settling[name]
+        if not done.cancelled() and done.exception() is not None:
+            log.warning("a session was not settled", extra={"error": str(done.exception())})
+
+
+TAKEN: Final = "this client id is not yours: choose another one"
+"""The same whether there is a session or a right is missing."""

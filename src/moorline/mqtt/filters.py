@@ -1,0 +1,114 @@
+"""Room: mqtt. The plain filters of one client, which are one subscription: what it lets through, and as what.
+
+A filter begins where the streams ended at its SUBSCRIBE. The place of the client may be behind that, with
+messages that only this filter matches: they were there before it.
+"""
+
+from collections.abc import Mapping
+
+from moorline.core.mqtt.packets import Subscription
+from moorline.core.mqtt.subscriptions import Granted, Subscriptions
+from moorline.core.stream import Shard
+from moorline.core.topic import matches
+from moorline.mqtt.stored import KeptFilter
+
+Starts = Mapping[Shard, int]
+
+
+class Filters:
+    """A `FilterMatcher` of delivery (core/delivery/open_feed.py)."""
+
+    def __init__(self) -> None:
+        self._granted = Subscriptions()
+        self._kept: dict[str, KeptFilter] = {}
+        self._starts: dict[str, Starts] = {}
+        """Of those that were added to a place that was there before."""
+        self._withheld: set[str] = set()
+        """Those that are not granted any more: they stay the client's, and let nothing through."""
+        self.bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def __contains__(self, text: str) -> bool:
+        return text in self._kept
+
+    @property
+    def kept(self) -> list[KeptFilter]:
+        return list(self._kept.values())
+
+    @property
+    def names_system_topics(self) -> bool:
+        return any(text.startswith("$SYS") for text in self._kept)
+
+    @property
+    def filter(self) -> str:
+        return next(iter(self._kept), "")
+
+    @property
+    def takes_all(self) -> bool:
+        # Of several, what a block has is asked for each topic: there is no one filter to pick by.
+        return len(self._kept) != 1 or self.filter == "#"
+
+    def __call__(self, topic: str, /) -> bool:
+        return self._granted.granted(topic) is not None
+
+    def put(
+        self, subscription: Subscription, identifier: int | None, starts: Starts | None
+    ) -> bool:
+        """Whether it is new."""
+        text = subscription.filter
+        is_new = text not in self._kept
+        self._kept[text] = KeptFilter.of(subscription, identifier)
+        self._withheld.discard(text)
+        if is_new:
+            self.bytes += len(text.encode())
+            if starts:
+                self._starts[text] = starts
+        self._granted.put(subscription, identifier)
+        return is_new
+
+    def remove(self, text: str) -> bool:
+        if self._kept.pop(text, None) is None:
+            return False
+        self.bytes -= len(text.encode())
+        self._starts.pop(text, None)
+        self._withheld.discard(text)
+        self._granted.remove(text)
+        return True
+
+    def withhold(self, text: str) -> bool:
+        """It lets nothing through from now on; whether it did until now."""
+        if text not in self._kept or text in self._withheld:
+            return False
+        self._withheld.add(text)
+        self._granted.remove(text)
+        return True
+
+    def granted(self, topic: str) -> Granted | None:
+        return self._granted.granted(topic)
+
+    def granted_at(self, topic: str, shard: Shard, offset: int) -> Granted | None:
+        """The same of a message at a place: by those filters that were there before it."""
+        found = self._granted.granted(topic)
+        if found is None or not self._starts:
+            return found
+        late = [
+            text
+            for text, starts in self._starts.items()
+            if offset < starts.get(shard, 0) and matches(text, topic)
+        ]
+        if not late:
+            return found
+        # Rare: only while the place is behind the SUBSCRIBE of one that matches.
+        others = Subscriptions()
+        for text, kept in self._kept.items():
+            if text not in late and text not in self._withheld:
+                others.put(kept.subscription, kept.identifier)
+        return others.granted(topic)
+
+    def passed(self, places: Starts) -> None:
+        """The client's place has come so far: filters that began before it are as old as the others."""
+        for text, starts in list(self._starts.items()):
+            if all(places.get(shard, 0) >= start for shard, start in starts.items()):
+                del self._starts[text]

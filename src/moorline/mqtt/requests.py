@@ -1,0 +1,252 @@
+"""Room: mqtt. SUBSCRIBE and UNSUBSCRIBE of one client, in their order; those that wait are done together.
+
+A durable session's filters are written to the catalog once for all that wait, before any of them is
+answered: 8,000 SUBSCRIBEs at a start are some tens of statements.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from moorline.access.guard import demand
+from moorline.core.access.quota import Quota
+from moorline.core.access.right import SUBSCRIBE
+from moorline.core.mqtt.packets import Suback, Subscribe, Subscription, Unsuback, Unsubscribe
+from moorline.core.mqtt.reason import ReasonCode, Violation
+from moorline.core.topic import check_filter, shared_name
+from moorline.errors import (
+    BadTopic,
+    Denied,
+    MoorlineError,
+    OverQuota,
+    RightsUnknown,
+)
+from moorline.limits import (
+    MQTT_FILTERS_BYTES_MAX,
+    MQTT_FILTERS_MAX,
+    MQTT_IN_FLIGHT_MAX,
+    MQTT_SUBSCRIBES_WAITING_MAX,
+)
+from moorline.mqtt.filters import Starts
+from moorline.mqtt.outlet import Member
+from moorline.mqtt.stored import KeptFilter, encode_filters
+from moorline.topics.paths import path_of_topic
+from moorline.wire.mqtt.encoder import encode
+
+if TYPE_CHECKING:
+    from moorline.mqtt.broker import MqttBroker
+    from moorline.mqtt.session import ClientSession
+
+log = logging.getLogger("moorline.mqtt")
+
+ACT: Final = "Subscribe"
+BATCH: Final = 256
+"""Requests that are answered together."""
+WAIT: Final = "requests"
+Request = Subscribe | Unsubscribe
+
+
+class Requests:
+    def __init__(self, session: "ClientSession", broker: "MqttBroker") -> None:
+        self._session = session
+        self._broker = broker
+        self._client = session.client
+        self._waiting: deque[Request] = deque()
+        self._is_working = True
+        """Also until the session goes on: what comes meanwhile waits."""
+        self._is_over = False
+        self._members: dict[str, KeptFilter] = {}
+        """Shared subscriptions, as they are kept."""
+
+    def take(self, request: Request) -> None:
+        self._waiting.append(request)
+        if len(self._waiting) >= MQTT_SUBSCRIBES_WAITING_MAX:
+            self._client.hold_reading(WAIT)
+        if not self._is_working:
+            self._is_working = True
+            self._broker.spawn(self._work())
+
+    def close(self) -> None:
+        self._is_over = True
+        self._waiting.clear()
+
+    async def _work(self) -> None:
+        try:
+            while self._waiting and not self._is_over:
+                batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
+                await self._answer(batch)
+                if len(self._waiting) < MQTT_SUBSCRIBES_WAITING_MAX // 2:
+                    self._client.release_reading(WAIT)
+        except (MoorlineError, OSError) as error:
+            if not self._is_over:
+                log.warning("filters were not stored", extra={"error": str(error)})
+                self._client.close("CATALOG", "the catalog does not answer: connect again later")
+        finally:
+            self._is_working = False
+
+    async def _answer(self, batch: Sequence[Request]) -> None:
+        session, client = self._session, self._client
+        starts = self._broker.sessions.ends() if session.reading else None
+        answers: list[bytes] = []
+        wanted: list[tuple[Subscription, int | None]] = []
+        for request in batch:
+            if isinstance(request, Subscribe):
+                reasons = []
+                found = request.properties.subscription_identifiers
+                identifier = found[0] if found else None
+                for one in request.subscriptions:
+                    reason, is_retained = await self._subscribe(one, identifier, starts)
+                    reasons.append(reason)
+                    if is_retained:
+                        wanted.append((one, identifier))
+                answer: Suback | Unsuback = Suback(request.packet_id, tuple(reasons))
+            else:
+                outcome = [await self._unsubscribe(text) for text in request.filters]
+                answer = Unsuback(request.packet_id, tuple(outcome))
+            if self._is_over:
+                return
+            answers.append(encode(answer, client.level))
+        await self._read()
+        await self._store()
+        if self._is_over:
+            return
+        client.write(b"".join(answers))
+        client.flush()
+        for one, identifier in wanted:
+            await self._broker.retained.send(session, one, identifier)
+
+    async def _read(self) -> None:
+        """The client's place begins with its first plain filter."""
+        session = self._session
+        if session.reading or not len(session.filters) or self._is_over:
+            return
+        reader, row = 0, session.own.row
+        if row is not None:
+            known = await self._broker.context.sessions.subscribe(row.name, row.epoch, "#", 2)
+            if known is None:
+                session.taken_over()
+                return
+            reader = known.reader or 0
+        session.reading = await self._broker.sessions.begin_reading(
+            session.own, reader, MQTT_IN_FLIGHT_MAX, session.filters
+        )
+        if reader:
+            await session.own.commit()
+
+    async def _store(self) -> None:
+        session = self._session
+        if not session.is_kept or self._is_over:
+            return
+        encoded = encode_filters([*session.filters.kept, *self._members.values()])
+        if not await self._broker.mqtt_sessions.save_subscriptions(
+            session.name, session.epoch, encoded
+        ):
+            session.taken_over()
+
+    # --- one filter -------------------------------------------------------------------------------
+
+    async def _subscribe(
+        self, one: Subscription, identifier: int | None, starts: Starts | None
+    ) -> tuple[ReasonCode, bool]:
+        """Its reason, and whether retained messages are to follow."""
+        client = self._client
+        try:
+            group = shared_name(one.filter)
+            if group is None:
+                check_filter(one.filter)
+                demand(client.rights, SUBSCRIBE, path_of_topic(one.filter))
+                is_new = self._put(one, identifier, starts)
+            else:
+                if one.no_local:
+                    text = "no local means nothing in a shared subscription (3.8.3.1)"
+                    client.broke(Violation(ReasonCode.PROTOCOL_ERROR, text))
+                    return ReasonCode.PROTOCOL_ERROR, False
+                await self.join(one, identifier, is_new=True)
+                is_new = False
+        except (Denied, RightsUnknown, OverQuota) as error:
+            self._broker.demands.tell(client, ACT, error)
+            if isinstance(error, OverQuota):
+                return ReasonCode.QUOTA_EXCEEDED, False
+            return ReasonCode.NOT_AUTHORIZED, False
+        except BadTopic:
+            return ReasonCode.TOPIC_FILTER_INVALID, False
+        handling = one.retain_handling
+        is_retained = group is None and (handling == 0 or (handling == 1 and is_new))
+        return ReasonCode(one.qos), is_retained
+
+    def _put(self, one: Subscription, identifier: int | None, starts: Starts | None) -> bool:
+        filters = self._session.filters
+        is_full = (
+            len(filters) >= MQTT_FILTERS_MAX
+            or filters.bytes + len(one.filter) > MQTT_FILTERS_BYTES_MAX
+        )
+        if is_full and one.filter not in filters:
+            raise OverQuota(f"a client has at most {MQTT_FILTERS_MAX} filters")
+        if one.filter not in filters:
+            self._take(1)
+        return filters.put(one, identifier, starts)
+
+    def _take(self, places: int) -> None:
+        allowance = self._client.allowance
+        if allowance is not None:
+            allowance.take((Quota.SUBSCRIPTIONS, places))
+            self._client.at_end(lambda: allowance.give_back((Quota.SUBSCRIPTIONS, places)))
+
+    async def join(self, one: Subscription, identifier: int | None, *, is_new: bool) -> None:
+        session = self._session
+        number = await self._broker.sessions.join_group(
+            session.own, one.filter, MQTT_IN_FLIGHT_MAX, min(one.qos, 1), is_new=is_new
+        )
+        session.shared[one.filter] = number
+        self._members[one.filter] = KeptFilter.of(one, identifier)
+        group = shared_name(one.filter)
+        session.outlet.members[number] = Member(
+            str(group),
+            one.qos,
+            one.retain_as_published,
+            () if identifier is None else (identifier,),
+        )
+
+    async def _unsubscribe(self, text: str) -> ReasonCode:
+        session = self._session
+        number = session.shared.pop(text, None)
+        if number is not None:
+            self._members.pop(text, None)
+            subscription = session.own.unsubscribe(number)
+            if session.own.row is not None and subscription is not None:
+                row = session.own.row
+                await self._broker.context.sessions.unsubscribe(row.name, row.epoch, text)
+            return ReasonCode.SUCCESS
+        if session.filters.remove(text):
+            return ReasonCode.SUCCESS
+        return ReasonCode.NO_SUBSCRIPTION_EXISTED
+
+    # --- a session that goes on -------------------------------------------------------------------
+
+    async def begin(self, kept: Sequence[KeptFilter], reader: int) -> None:
+        """What the session had goes on; then what came meanwhile is done."""
+        await self._resume(kept, reader)
+        self._is_working = bool(self._waiting)
+        if self._is_working:
+            self._broker.spawn(self._work())
+
+    async def _resume(self, kept: Sequence[KeptFilter], reader: int) -> None:
+        """Filters that are not granted by now stay the client's, and let nothing through."""
+        session, client = self._session, self._client
+        for one in kept:
+            try:
+                if shared_name(one.filter) is not None:
+                    await self.join(one.subscription, one.identifier, is_new=False)
+                    continue
+                session.filters.put(one.subscription, one.identifier, None)
+                demand(client.rights, SUBSCRIBE, path_of_topic(one.filter))
+            except (Denied, OverQuota, RightsUnknown) as error:
+                if not session.filters.withhold(one.filter):
+                    self._members[one.filter] = one
+                self._broker.demands.tell(client, ACT, error)
+        if reader:
+            session.reading = await self._broker.sessions.begin_reading(
+                session.own, reader, MQTT_IN_FLIGHT_MAX, session.filters
+            )
+            session.pass_places()

@@ -1,0 +1,239 @@
+"""Room: mqtt. Wills: kept with the session, published by whoever finds them due, judged when they are.
+
+A will of a session that the catalog keeps is in the catalog from before CONNACK until it is published or
+taken away, so that it outlives the node; others are in memory. Whoever deletes the row publishes it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from moorline.catalog.mqtt_sessions import KeptWill
+from moorline.core.access.principal import Proof
+from moorline.core.effects import CancelTimer, Effect, SetTimer
+from moorline.core.mqtt.effects import EndSession, ForgetWill, KeepWill, PublishWill
+from moorline.core.mqtt.packets import MQTT_5, Publish, Will
+from moorline.core.mqtt.session_life import SessionLife
+from moorline.errors import MoorlineError
+from moorline.limits import MQTT_WILL_LOOK_MS, SESSION_EXPIRY_S_MIN
+from moorline.mqtt.counts import Counts
+from moorline.net.clock import wall_ms
+from moorline.net.session_rights import SessionRights
+from moorline.topics.producer import producer_number
+
+if TYPE_CHECKING:
+    from moorline.mqtt.broker import MqttBroker
+    from moorline.mqtt.client import Client
+
+log = logging.getLogger("moorline.mqtt")
+
+_encode = msgspec.msgpack.Encoder().encode
+_will_of = msgspec.msgpack.Decoder(Will)
+
+
+class Testator(msgspec.Struct):
+    """Whoever publishes a will: the client as it was."""
+
+    rights: SessionRights
+    counts: Counts
+    producer: int
+    numbered_producer: int
+    identity: Any
+    peer_address: str = ""
+    level: int = MQTT_5
+    allowance: None = None
+
+
+class Life:
+    """The life of one client's session. It outlives the connection only while a will waits."""
+
+    def __init__(self, wills: "Wills", name: str, *, is_kept: bool) -> None:
+        self.machine = SessionLife()
+        self.is_kept = is_kept
+        self.waits = False
+        """Whether a will waits for its time."""
+        self.is_connected = False
+        self.testator: Testator | None = None
+        self._wills = wills
+        self._name = name
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._turn = asyncio.Lock()
+
+    async def perform(self, effects: Iterable[Effect]) -> None:
+        """One list after the other: what a connection leaves is done before what the next one brings."""
+        async with self._turn:
+            await self._perform(effects)
+        self._wills.look_at(self._name, self)
+
+    async def _perform(self, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case SetTimer(timer, after_ms):
+                    self._cancel(timer)
+                    self._timers[timer] = asyncio.get_running_loop().call_later(
+                        after_ms / 1_000, self._fire, timer
+                    )
+                case CancelTimer(timer):
+                    self._cancel(timer)
+                case PublishWill(will):
+                    self.waits = False
+                    await self._wills.publish(self, self._name, will)
+                case KeepWill(will, due_ms):
+                    self.waits = due_ms is not None
+                    await self._wills.keep(self, self._name, will, due_ms)
+                case ForgetWill():
+                    self.waits = False
+                    await self._wills.forget(self, self._name)
+                case EndSession():
+                    pass  # the catalog knows when it expires
+
+    def close(self) -> None:
+        for timer in list(self._timers):
+            self._cancel(timer)
+
+    def _fire(self, timer: str) -> None:
+        self._timers.pop(timer, None)
+        self._wills.spawn(self.perform(self.machine.timer(timer, wall_ms())))
+
+    def _cancel(self, timer: str) -> None:
+        known = self._timers.pop(timer, None)
+        if known is not None:
+            known.cancel()
+
+
+class Wills:
+    def __init__(self, broker: "MqttBroker") -> None:
+        self._broker = broker
+        self._lives: dict[str, Life] = {}
+        self.spawn = broker.spawn
+
+    async def connected(
+        self, client: "Client", name: str, expiry_s: int, will: Will | None, *, clean_start: bool
+    ) -> None:
+        """Before CONNACK."""
+        is_kept = client.session is not None and client.session.row is not None
+        life = self._lives.get(name)
+        if life is None:
+            if is_kept:
+                await self._take_back(name, clean_start=clean_start)
+            life = self._lives[name] = Life(self, name, is_kept=is_kept)
+        life.is_connected = True
+        # What waits is the old client's, and has its name.
+        effects = life.machine.connected(expiry_s, will, clean_start, wall_ms())
+        before = [effect for effect in effects if isinstance(effect, PublishWill)]
+        await life.perform(before)
+        life.is_kept = is_kept
+        life.testator = Testator(
+            client.rights,
+            client.counts,
+            client.producer,
+            client.numbered_producer,
+            client.identity,
+            client.peer_address,
+        )
+        await life.perform([effect for effect in effects if effect not in before])
+
+    def disconnected(self, name: str, *, is_normal: bool, expiry_s: int) -> None:
+        life = self._lives.get(name)
+        if life is not None:
+            life.is_connected = False
+            self.spawn(life.perform(life.machine.disconnected(is_normal, expiry_s, wall_ms())))
+
+    def look_at(self, name: str, life: Life) -> None:
+        """Of a session without a client, only a will that waits is remembered."""
+        if not life.waits and not life.is_connected and self._lives.get(name) is life:
+            life.close()
+            del self._lives[name]
+
+    def close(self) -> None:
+        for life in self._lives.values():
+            life.close()
+        self._lives.clear()
+
+    # --- the catalog ------------------------------------------------------------------------------
+
+    async def keep(self, life: Life, name: str, will: Will, due_ms: int | None) -> None:
+        if not life.is_kept or life.testator is None:
+            return
+        who = life.testator
+        kept = KeptWill(
+            name,
+            who.rights.principal,
+            who.rights.proof.value,
+            who.rights.is_local,
+            _encode(will),
+        )
+        delay_s = will.properties.will_delay_s or 0
+        due_in_ms = None if due_ms is None else max(0, due_ms - wall_ms())
+        await self._broker.mqtt_sessions.keep_will(self._broker.home, kept, delay_s, due_in_ms)
+
+    async def forget(self, life: Life, name: str) -> bool:
+        """False if another has published it."""
+        return not life.is_kept or await self._broker.mqtt_sessions.forget_will(name)
+
+    async def publish(self, life: Life, name: str, will: Will) -> None:
+        try:
+            if not await self.forget(life, name):
+                return
+        except (MoorlineError, OSError) as error:
+            log.warning("a will waits for the catalog", extra={"error": str(error)})
+            return  # it is due there, and whoever looks next publishes it
+        if life.testator is not None:
+            self._say(life.testator, will)
+
+    async def _take_back(self, name: str, *, clean_start: bool) -> None:
+        """One that waited when its node ended: a client that is back takes it away, or ends its session."""
+        if clean_start:
+            await self._broker.mqtt_sessions.end_will(name)
+            await self.publish_due()
+        else:
+            await self._broker.mqtt_sessions.forget_will(name)
+
+    async def look_forever(self) -> None:
+        is_start = True
+        while True:
+            try:
+                await self._broker.mqtt_sessions.adopt_orphans(
+                    self._broker.home, is_start=is_start, silent_s=SESSION_EXPIRY_S_MIN
+                )
+                is_start = False
+                await self.publish_due()
+            except (MoorlineError, OSError) as error:
+                log.debug("wills were not looked for", extra={"error": str(error)})
+            except Exception:
+                log.exception("wills were not looked for")
+            await asyncio.sleep(MQTT_WILL_LOOK_MS / 1_000)
+
+    async def publish_due(self) -> None:
+        for kept in await self._broker.mqtt_sessions.take_due():
+            life = self._lives.get(kept.name)
+            if life is not None and not life.is_connected:
+                life.close()
+                del self._lives[kept.name]
+            rights = self._broker.rights_of(kept.principal, Proof(kept.proof), kept.is_local)
+            try:
+                will = _will_of.decode(kept.will)
+            except msgspec.MsgspecError as error:
+                log.error("a will cannot be read", extra={"name": kept.name, "error": str(error)})
+                continue
+            name = kept.name.removeprefix("mqtt/")
+            who = Testator(
+                rights,
+                Counts(),
+                producer_number(kept.principal, name),
+                producer_number(kept.principal, f"{name}\0qos2"),
+                self._broker.identity_of(kept.principal, Proof(kept.proof)),
+            )
+            self._say(who, will)
+
+    def _say(self, who: Testator, will: Will) -> None:
+        self._broker.counts.wills += 1
+        publish = Publish(
+            will.topic, will.payload, will.qos, will.retain, properties=will.properties
+        )
+        reason = self._broker.publishing.store_alone(who, publish)
+        if reason.is_failure:
+            log.info("a will was refused", extra={"topic": will.topic, "reason": reason.name})

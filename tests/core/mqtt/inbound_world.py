@@ -1,0 +1,245 @@
+"""A client that publishes and a node that stores, with a net, a catalog and a stream between steps that
+chance orders: connections are cut, either side crashes, what was being written then is written or not.
+
+Every write is a step of its own. The client is as the standard wants it (4.4): what has no last answer is
+sent again, in order, with its packet id.
+"""
+
+import random
+from collections import Counter, deque
+
+from moorline.core.effects import Effect
+from moorline.core.mqtt.effects import Ack, ForgetReceived, Incoming, SayAcks, StorePublishes
+from moorline.core.mqtt.inbound import Inbound
+from moorline.core.mqtt.packets import Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel
+from moorline.core.mqtt.reason import ReasonCode
+
+RECEIVE_MAX = 4
+DENIED = b"!"
+"""A payload that begins so is not let in."""
+
+
+class Client:
+    """Its memory outlives its crashes, as that of a client with a store does."""
+
+    def __init__(self, world: "World", messages: list[tuple[int, bytes]]) -> None:
+        self.world = world
+        self.waiting = deque(messages)
+        self.sent: dict[int, tuple[Publish | None, int]] = {}
+        """Packet id: what is sent again, or None behind PUBREC; and its qos."""
+        self.refused: set[bytes] = set()
+        self._next_id = 1
+
+    def connected(self) -> None:
+        for packet_id, (publish, qos) in self.sent.items():
+            if publish is None:
+                self.world.to_node.append(Pubrel(packet_id))
+            else:
+                again = Publish(publish.topic, publish.payload, qos, False, True, packet_id)
+                self.world.to_node.append(again)
+
+    def publish(self) -> None:
+        qos, payload = self.waiting.popleft()
+        # The lowest that is free, so that ids are used again as soon as they may be.
+        packet_id = next(one for one in range(1, 100) if one not in self.sent)
+        publish = Publish("t", payload, qos, False, False, packet_id)
+        self.sent[packet_id] = (publish, qos)
+        self.world.to_node.append(publish)
+
+    @property
+    def has_room(self) -> bool:
+        return len(self.sent) < RECEIVE_MAX
+
+    def hear(self, packet: Packet) -> None:
+        assert isinstance(packet, Puback | Pubrec | Pubcomp)
+        publish, qos = self.sent.get(packet.packet_id, (None, 0))
+        match packet:
+            case Puback():
+                assert qos == 1, f"{packet} of qos {qos}"
+                del self.sent[packet.packet_id]
+            case Pubrec(reason=reason) if reason.is_failure:
+                assert publish is not None, f"{packet} after a success"
+                self.refused.add(publish.payload)
+                del self.sent[packet.packet_id]
+            case Pubrec():
+                assert qos == 2, f"{packet} of qos {qos}"
+                self.sent[packet.packet_id] = (None, 2)
+                self.world.to_node.append(Pubrel(packet.packet_id))
+            case Pubcomp():
+                # MQTT-4.3.3: it comes behind PUBREL only, of this very exchange.
+                assert publish is None, f"{packet} of {publish}"
+                assert qos == 2, f"{packet} of qos {qos}"
+                del self.sent[packet.packet_id]
+
+
+class World:
+    def __init__(self, seed: int, crashes: bool = True) -> None:
+        self.chance = random.Random(seed)
+        self.crashes = crashes
+        self.to_node: deque[Packet] = deque()
+        self.to_client: deque[Ack] = deque()
+        self.is_connected = False
+        # What the node has on disk.
+        self.kept: dict[int, int] = {}
+        self.sequence = 0
+        self.stored: Counter[bytes] = Counter()
+        self.sequences: set[int] = set()
+        # What is being written, and told to the machine when it is.
+        self.catalog: deque[tuple[str, list[Incoming] | list[int]]] = deque()
+        self.stream: deque[Incoming] = deque()
+        self.inbound = Inbound()
+        messages = [
+            (self.chance.choice((1, 2)), (DENIED if not n % 7 else b"m") + str(n).encode())
+            for n in range(20)
+        ]
+        self.messages = {payload: qos for qos, payload in messages}
+        self.client = Client(self, messages)
+
+    # --- chance -------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        for _ in range(self.chance.randint(50, 600)):
+            self.step(self.crashes)
+        # Then nothing breaks any more, and all comes to its end.
+        for _ in range(2_000):
+            if not self.client.waiting and not self.client.sent:
+                break
+            self.step(False)
+        self.settled()
+
+    def step(self, breaks: bool) -> None:
+        moves = []
+        if not self.is_connected:
+            moves.append(self.connect)
+        else:
+            if self.to_node:
+                moves.append(self.node_hears)
+            if self.to_client:
+                moves.append(self.client_hears)
+            if self.client.waiting and self.client.has_room:
+                moves.append(self.client.publish)
+        if self.catalog:
+            moves.append(self.write_catalog)
+        if self.stream:
+            moves.append(self.write_stream)
+        if breaks and self.chance.random() < 0.08:
+            moves = [self.chance.choice((self.cut, self.crash))]
+        if moves:
+            self.chance.choice(moves)()
+            self.inbound.check()
+
+    def connect(self) -> None:
+        self.is_connected = True
+        self.inbound.connected(RECEIVE_MAX)
+        self.client.connected()
+
+    def cut(self) -> None:
+        """What is on its way is lost, in either direction."""
+        self.is_connected = False
+        self.to_node.clear()
+        self.to_client.clear()
+
+    def crash(self) -> None:
+        """Of the node; of what it was writing some is on disk, from the beginning on."""
+        self.cut()
+        while self.catalog and self.chance.random() < 0.5:
+            self.write_catalog(tells=False)
+        while self.stream and self.chance.random() < 0.5:
+            self.write_stream(tells=False)
+        self.catalog.clear()
+        self.stream.clear()
+        self.inbound = Inbound(dict(self.kept), self.sequence)
+
+    # --- the node -----------------------------------------------------------------------------------
+
+    def node_hears(self) -> None:
+        # One read has one packet or several.
+        count = self.chance.randint(1, len(self.to_node))
+        heard = [self.to_node.popleft() for _ in range(count)]
+        for packet in heard:
+            if isinstance(packet, Publish):
+                self.perform(self.inbound.hear([packet]))
+            else:
+                assert isinstance(packet, Pubrel)
+                self.perform(self.inbound.released([packet]))
+
+    def client_hears(self) -> None:
+        self.client.hear(self.to_client.popleft())
+
+    def perform(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case StorePublishes(incoming):
+                    self.store(incoming)
+                case ForgetReceived(packet_ids):
+                    self.catalog.append(("forget", packet_ids))
+                case SayAcks(acks) if self.is_connected:
+                    self.to_client += acks
+                case SayAcks():
+                    pass
+                case _:
+                    raise AssertionError(effect)
+
+    def store(self, incoming: list[Incoming]) -> None:
+        denied = [one for one in incoming if one.publish.payload.startswith(DENIED)]
+        is_late = self.chance.random() < 0.5
+        new = [one for one in incoming if one.sequence and not one.is_kept]
+        if not is_late:
+            new = [one for one in new if one not in denied]
+        if new:
+            self.catalog.append(("keep", new))
+        self.stream += [
+            one for one in incoming if one not in new and (is_late or one not in denied)
+        ]
+        if not is_late and denied:
+            results = [(one.number, ReasonCode.NOT_AUTHORIZED) for one in denied]
+            self.perform(self.inbound.refused(results))
+
+    def write_catalog(self, tells: bool = True) -> None:
+        what, those = self.catalog.popleft()
+        for one in those:
+            if isinstance(one, Incoming):
+                self.kept[one.publish.packet_id] = one.sequence
+                self.sequence = max(self.sequence, one.sequence)
+            else:
+                self.kept.pop(one, None)
+        if what == "keep":
+            self.stream += [one for one in those if isinstance(one, Incoming)]
+        elif tells:
+            self.perform(self.inbound.forgotten([one for one in those if isinstance(one, int)]))
+
+    def write_stream(self, tells: bool = True) -> None:
+        # Shards are written in any order, and each in its own.
+        at = self.chance.randrange(len(self.stream)) if self.chance.random() < 0.3 else 0
+        one = self.stream[at]
+        del self.stream[at]
+        payload = one.publish.payload
+        if payload.startswith(DENIED):
+            if tells:
+                self.perform(self.inbound.stored([(one.number, ReasonCode.NOT_AUTHORIZED)]))
+            return
+        if not one.sequence or one.sequence not in self.sequences:
+            self.stored[payload] += 1
+        if one.sequence:
+            assert self.kept.get(one.publish.packet_id) == one.sequence, "stored before it is kept"
+            self.sequences.add(one.sequence)
+        if tells:
+            self.perform(self.inbound.stored([(one.number, ReasonCode.SUCCESS)]))
+
+    # --- what must be true --------------------------------------------------------------------------
+
+    def settled(self) -> None:
+        assert not self.client.sent, f"without an end: {self.client.sent}"
+        for payload, qos in self.messages.items():
+            count = self.stored[payload]
+            if payload.startswith(DENIED):
+                assert not count
+                assert qos == 1 or payload in self.client.refused
+            elif qos == 2:
+                assert count == 1, f"{payload!r} of qos 2 is stored {count} times"
+            else:
+                assert count >= 1, f"{payload!r} is lost"
+        while self.catalog:
+            self.write_catalog()
+        assert self.inbound.kept() == self.kept == {}, "exchanges that nobody has are kept"
+        assert self.inbound.out == 0

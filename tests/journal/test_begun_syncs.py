@@ -1,0 +1,88 @@
+"""Syncs that the kernel does by itself, on a real disk and a real kernel."""
+
+import os
+import select
+from pathlib import Path
+
+import pytest
+
+from moorline.journal.begun_syncs import BEGUN_MAX, KernelSyncs
+from moorline.journal.disk import FileDisk
+
+Told = list[BaseException | None]
+
+
+@pytest.fixture
+def syncs(tmp_path: Path) -> KernelSyncs:
+    found = KernelSyncs.of(tmp_path)
+    if found is None:
+        pytest.skip("this kernel does not sync by itself")
+    return found
+
+
+def wait_for(syncs: KernelSyncs, told: Told, count: int) -> None:
+    while len(told) < count:
+        assert select.select([syncs.fileno()], [], [], 20)[0], "the kernel told nothing"
+        syncs.told()
+
+
+def test_whoever_begins_a_sync_is_told_when_it_is_done(syncs: KernelSyncs, tmp_path: Path) -> None:
+    disk = FileDisk(tmp_path)
+    file = disk.open("file", create=True)
+    told: Told = []
+    for number in range(100):
+        file.append(b"x" * 1_000)
+        syncs.begin(file, told.append)
+        wait_for(syncs, told, number + 1)
+    assert told == [None] * 100
+    file.close()
+    syncs.close()
+
+
+def test_several_are_told_together(syncs: KernelSyncs, tmp_path: Path) -> None:
+    disk = FileDisk(tmp_path)
+    files = [disk.open(f"file-{number}", create=True) for number in range(BEGUN_MAX)]
+    told: list[tuple[int, BaseException | None]] = []
+    for number, file in enumerate(files):
+        file.append(b"x")
+        syncs.begin(file, lambda error, number=number: told.append((number, error)))  # type: ignore[misc]
+    while len(told) < len(files):
+        assert select.select([syncs.fileno()], [], [], 20)[0]
+        syncs.told()
+    assert sorted(number for number, _ in told) == list(range(BEGUN_MAX))
+    assert all(error is None for _, error in told)
+    for file in files:
+        file.close()
+    syncs.close()
+
+
+def test_a_sync_that_cannot_be_is_an_error(syncs: KernelSyncs) -> None:
+    class Pipe:
+        """What has no disk below it."""
+
+        def __init__(self) -> None:
+            self.read_end, self.write_end = os.pipe()
+
+        def fileno(self) -> int:
+            return self.write_end
+
+    pipe = Pipe()
+    told: Told = []
+    syncs.begin(pipe, told.append)  # type: ignore[arg-type]
+    assert told == [], "never before the caller goes on"
+    wait_for(syncs, told, 1)
+    assert isinstance(told[0], OSError)
+    os.close(pipe.read_end)
+    os.close(pipe.write_end)
+    syncs.close()
+
+
+def test_whoever_closes_waits_for_what_is_under_way(syncs: KernelSyncs, tmp_path: Path) -> None:
+    disk = FileDisk(tmp_path)
+    file = disk.open("file", create=True)
+    file.append(b"x" * 1_000_000)
+    told: Told = []
+    syncs.begin(file, told.append)
+    syncs.close()
+    assert told == []
+    file.close()
