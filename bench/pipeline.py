@@ -23,6 +23,7 @@ import numpy as np
 import psutil  # type: ignore[import-untyped]  # it has no types of its own
 
 import moorline
+from bench import one_topic
 from bench.node import BenchNode
 from bench.report import Report
 
@@ -36,6 +37,8 @@ ID_BYTES = 24
 DIFFERENCES = 1_000
 FIRST_MESSAGES = 1_000
 """What is there when the session starts."""
+ONE_TOPIC_SHARE = 2
+"""So much fewer messages are spread over a hundred topics than are read as a whole."""
 ROWS_SHARE = 10
 """The writer by rows gets a tenth: it takes ten times as long, and only its rate counts."""
 PUBLISH_BATCH = 2_000
@@ -139,6 +142,7 @@ class Bench:
             self._archive,
             self._write,
             self._digest_and_diff,
+            self._read_one_topic,
         ):
             case()
             name = case.__name__.strip("_").replace("_", " ")
@@ -199,6 +203,20 @@ class Bench:
         self._rates("read topic", ours, count, "messages", "parquet", theirs)
         self._rates("read node", asked, count, "messages", "parquet", theirs)
         self._rates("read narrow", ours_narrow, count, "messages", "parquet", theirs_narrow)
+
+    def _read_one_topic(self) -> None:
+        """One topic of a hundred from the folder, beside all of them; what they share is begun before."""
+        count = self._plan.messages // ONE_TOPIC_SHARE
+        asyncio.run(one_topic.publish(self._node.address, count))
+        asyncio.run(one_topic.sealed(self._node.address))
+        reader = self._session.read.format("moorline").options(path=self._data)
+        one, every = self._in_turns(
+            lambda: nothing(reader.option("topics", one_topic.ONE).load()),
+            lambda: nothing(reader.option("topics", one_topic.ALL).load()),
+        )
+        self._report.row(
+            one_topic.CASE, "cpu_s", one.cpu_s, "cpu_s", peer="all topics", peer_value=every.cpu_s
+        )
 
     def _archive(self) -> None:
         from moorline.spark.jobs.archive import ArchiveOptions, archive

@@ -20,6 +20,7 @@ import msgspec
 
 import moorline
 from bench.node import TICKS, BenchNode, cpu_seconds
+from bench.one_topic import from_a_subscription
 from bench.peers import Redis, installed
 from bench.queue_client import rss_mib
 from bench.report import Report, run_bench, tell
@@ -108,6 +109,7 @@ class Bench:
             ("sync=process", [*(["redis-everysec"] if redis else []), *(["nats"] if nats else [])]),
         ):
             self._report(ours, peers)
+        await from_a_subscription(self.report, self._fresh(), self.plan.messages)
         await self._members_come_and_go()
         await self._memory(redis=redis, nats=nats)
 

@@ -54,6 +54,11 @@ class Stage:
         self.done: list[Done] = []
         self._process: asyncio.subprocess.Process | None = None
 
+    @property
+    def catalog(self) -> str:
+        """The Postgres that the node brings, for another node of the same cluster."""
+        return f"postgresql://postgres@/postgres?host={self.data / 'run'}&port=5432"
+
     def tell(self, act: str, what: str, result: str) -> None:
         self.done.append(Done(act, what, result))
 

@@ -3,7 +3,7 @@
 Publishers and members are processes of their own:
 
     python -m demo.acts.topics publish ADDRESS NAME
-    python -m demo.acts.topics member ADDRESS
+    python -m demo.acts.topics member ADDRESS GROUP
 """
 
 import asyncio
@@ -38,7 +38,8 @@ async def play(stage: Stage) -> None:
         # Declared first: whatever is published from now on is the group's.
         await moor.group(GROUP).create()
         members = [
-            await stack.enter_async_context(started("member", stage.address)) for _ in range(2)
+            await stack.enter_async_context(started("member", stage.address, GROUP))
+            for _ in range(2)
         ]
         async with asyncio.timeout(PATIENCE_S):
             await both_are_there(moor)
@@ -77,10 +78,10 @@ async def play(stage: Stage) -> None:
     stage.tell(TITLE, "from the kill to full flow", f"{flow_s * 1_000:,.0f} ms")
 
 
-async def both_are_there(moor: moorline.Moor) -> None:
+async def both_are_there(moor: moorline.Moor, group: str = GROUP) -> None:
     """Waits until both have come, and have shared the streams."""
     while True:
-        members = (await moor.group(GROUP).info()).members
+        members = (await moor.group(group).info()).members
         if len(members) == 2 and all(one.streams for one in members):
             return
         await asyncio.sleep(0.01)
@@ -157,11 +158,11 @@ async def publish(address: str, name: str) -> None:
             await asyncio.sleep(PAUSE_S)
 
 
-async def member(address: str) -> None:
+async def member(address: str, group: str) -> None:
     """Says what it got, works on it, and acknowledges: whoever hears it knows all that is done with."""
     async with moorline.connect(address) as moor:
         working: set[asyncio.Task[None]] = set()
-        subscription = await moor.subscribe(GROUP)
+        subscription = await moor.subscribe(group)
         async for batch in subscription.batches():
             names = [message.body.decode() for message in batch.messages]
             os.write(1, f"{batch.stream.shard} {' '.join(names)}\n".encode())
@@ -171,12 +172,15 @@ async def member(address: str) -> None:
 
 async def work(batch: moorline.Batch) -> None:
     await asyncio.sleep(WORK_S)
-    await batch.ack()
+    with contextlib.suppress(moorline.ConnectionLost):
+        await batch.ack()
 
 
 if __name__ == "__main__":
     match sys.argv[1:]:
         case ["publish", address, name]:
             asyncio.run(publish(address, name))
-        case ["member", address]:
-            asyncio.run(member(address))
+        case ["member", address, group]:
+            # Where its node is killed it goes too.
+            with contextlib.suppress(moorline.ConnectionLost):
+                asyncio.run(member(address, group))

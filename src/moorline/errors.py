@@ -3,7 +3,7 @@
     MoorlineError
     ├── ConfigError            the operator's: an option or a file says something we do not take
     │   ├── NotInstalled       the command needs packages that this environment does not have
-    │   └── WrongNode          the list of a service is of another node than the one that was reached
+    │   └── WrongNode          the list of a service has queues of a home that this cluster does not know
     ├── StartError             the operator's: the node cannot start here and now
     │   ├── FolderInUse        another node runs on this data folder
     │   ├── FolderUnusable     the data folder cannot be read or written
@@ -78,6 +78,8 @@
     │   ├── QueueDamaged       the queue's files are set aside
     │   ├── QueueInRepair      the queue is being checked or repaired
     │   ├── ServiceDisabled    the operator has disabled the service
+    │   ├── ServiceTaken       another session of the service took over, at whatever node
+    │   ├── HomeAway           the node that has a home does not answer: what is there waits for it
     │   ├── Ambiguous          several services are meant by that name
     │   ├── NodeDiskFull       the node's disk is nearly full
     │   ├── OverQuota          a principal has, or asks for, as much as it may
@@ -111,7 +113,7 @@ class NotInstalled(ConfigError):
 
 
 class WrongNode(ConfigError):
-    """The list of a service is of another node: its queues are there, and their messages come only there."""
+    """The list of a service has queues of a home that this cluster does not know; nothing was changed."""
 
     code = "WRONG_NODE"
 
@@ -598,6 +600,19 @@ class ServiceDisabled(CallFailed):
     """The operator has disabled the service."""
 
     code = "DISABLED"
+
+
+class ServiceTaken(CallFailed):
+    """Another session subscribed the service since, at this node or another: nothing was changed."""
+
+    code = "TAKEN_OVER"
+
+
+class HomeAway(CallFailed):
+    """The node of a home cannot be reached. What was to be done with queues there is in the list of the
+    service, and done when the node is back."""
+
+    code = "HOME_AWAY"
 
 
 class Ambiguous(CallFailed):

@@ -714,6 +714,25 @@ WRONG_QUEUES_TOLD_MAX = 100
 SERVICE_SKETCHES_MAX = 64
 """Services whose sketch (121 KB) a node keeps in memory."""
 
+SERVICE_PARTS_PER_PAGE = 8
+"""Homes, each with its addresses, that one answer about the parts of a service names: below a block."""
+
+SERVICE_PARTS_MAX = 256
+"""Homes at which a client keeps a part of its service: HOMES_FOLLOWED_MAX, since each needs a connection."""
+
+SERVICE_PARTS_TOGETHER = 8
+"""Parts that a client brings to agreement at once; each may hold a sketch of 121 KB and a page of queues."""
+
+SERVICE_EPOCHS_LOOK_MS = 1_000
+"""A node looks so often whether its services were taken over at other nodes: one statement for all of
+them. So long, at most, an older session may still be sent what the newer one will be sent again."""
+
+SERVICE_ADOPTED_TOGETHER = 5_000
+"""Associations of before there were parts that a node takes into its own by one statement."""
+
+SERVICE_PART_RETRY_MS, SERVICE_PART_RETRY_MS_MAX = 500, 10_000
+"""Pauses before a home that is away is tried again: the first one, and the longest, each jittered by half."""
+
 ROUTE_MS_MAX = 5_000
 """Time for which a node remembers whose a queue is; a change elsewhere is noticed after this."""
 

@@ -150,6 +150,7 @@ OPTIONAL: dict[type[Message], tuple[str, ...]] = {
     access.ChangeUser: ("is_disabled",),
     topic.ListTopics: ("filter",),
     staging.CommitStaged: ("aside",),
+    service.ListServiceParts: ("service",),
 }
 """Fields with a default that would make the call about something else."""
 

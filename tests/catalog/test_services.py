@@ -11,11 +11,13 @@ from tests.core.sets.test_hashing import joined, sets, vectors
 
 from moorline.catalog import Catalog, service_check
 from moorline.catalog.service_check import CheckedServices
+from moorline.catalog.services import Part
 from moorline.core.sets.digest import Digest
 from moorline.core.sets.hashing import hash_ids
 from moorline.core.sets.id_set import IdSet
 from moorline.core.sets.prefix import Prefix
 from moorline.core.sets.sketch import Words
+from moorline.ids import NO_HOME
 
 pytestmark = pytest.mark.process
 
@@ -38,8 +40,15 @@ async def opened(services: CheckedServices, name: str) -> int:
     return (await services.open(name, name.encode(), name.encode() * 3, bytes(16))).number
 
 
-async def associate(services: CheckedServices, service: int, queues: list[bytes]) -> Words:
-    return await services.associate(service, queues, hash_ids(queues))
+async def associate(
+    services: CheckedServices, service: int, queues: list[bytes], home: bytes = NO_HOME
+) -> Words:
+    return await services.associate(Part(service, home), queues, hash_ids(queues))
+
+
+def here(service: int) -> Part:
+    """The part of a service that all of it is in, where nothing is said of homes."""
+    return Part(service, NO_HOME)
 
 
 def make(count: int, seed: int = 1) -> list[bytes]:
@@ -54,9 +63,11 @@ def in_memory(queues: list[bytes]) -> IdSet:
 
 async def check(services: CheckedServices, service: int, wanted: set[bytes]) -> None:
     """What is kept is what a recompute gives, as a whole and bucket by bucket, and what we meant."""
-    kept = await services.digest(service)
-    assert kept == await services.recomputed(service) == Digest.of(wanted)
-    assert await services.ranges(service, BUCKETS) == in_memory(sorted(wanted)).ranges(BUCKETS)
+    kept = await services.digest(here(service))
+    assert kept == await services.recomputed(here(service)) == Digest.of(wanted)
+    assert await services.ranges(here(service), BUCKETS) == in_memory(sorted(wanted)).ranges(
+        BUCKETS
+    )
 
 
 # --- digests --------------------------------------------------------------------------------------
@@ -86,10 +97,10 @@ async def test_d01_digests_made_by_postgres_hold_the_vectors(services: CheckedSe
         number = await opened(services, f"service {place}")
         added = await associate(services, number, one.ids)
         assert len(added) == one.digest.count
-        assert await services.digest(number) == one.digest
-        assert await services.recomputed(number) == one.digest
+        assert await services.digest(here(number)) == one.digest
+        assert await services.recomputed(here(number)) == one.digest
         await services.dissociate(one.ids)
-        assert await services.digest(number) == Digest.empty()
+        assert await services.digest(here(number)) == Digest.empty()
 
 
 async def test_d02_d07_repeating_an_association_changes_nothing(services: CheckedServices) -> None:
@@ -189,8 +200,8 @@ async def test_d03_changes_at_once_on_many_connections_keep_the_digests_right(
 
     await asyncio.gather(*(write(seed) for seed in range(8)))
     for number in (one, two):
-        assert await services.digest(number) == await services.recomputed(number)
-    assert (await services.digest(one)).count + (await services.digest(two)).count > 0
+        assert await services.digest(here(number)) == await services.recomputed(here(number))
+    assert (await services.digest(here(one))).count + (await services.digest(here(two))).count > 0
 
 
 async def test_d03_moves_both_ways_at_once_do_not_wait_for_each_other(
@@ -259,11 +270,13 @@ async def test_d25_recompute_puts_digests_right_also_where_nothing_is_left(
     await catalog.execute(
         "delete from service_bucket where service = $1 and bucket = $2", full, first
     )
-    assert await services.digest(full) != await services.recomputed(full)
-    assert (await services.digest(empty)).hash != bytes(16)
+    assert await services.digest(here(full)) != await services.recomputed(here(full))
+    assert (await services.digest(here(empty))).hash != bytes(16)
     await services.recompute(empty)
     await check(services, empty, set())
-    assert await services.digest(full) != await services.recomputed(full), "only the one asked for"
+    assert await services.digest(here(full)) != await services.recomputed(here(full)), (
+        "only the one asked for"
+    )
     await services.recompute(full)
     await check(services, full, set(queues))
     # And it goes on from there.
@@ -289,13 +302,13 @@ async def test_a_check_reads_in_slices_and_mends_in_batches(
         "update association set hash_high = hash_low, hash_low = hash_high where queue = any ($1)",
         queues[:100],
     )
-    found = await services.checked(number)
+    found = await services.checked(here(number))
     assert found.true == Digest.of(queues)
     assert (found.kept.count, found.wrong_hashes, len(found.told)) == (0, 100, 7)
     assert set(found.wrong_queues) <= set(queues[:100])
     assert sum(bucket.count for bucket in found.buckets) == 700
-    assert await services.put_right(number) == found
-    assert (await services.checked(number)).is_right
+    assert await services.put_right(here(number)) == found
+    assert (await services.checked(here(number))).is_right
     await check(services, number, set(queues))
     await check(services, other, set(make(50, seed=2)))
 
@@ -317,7 +330,7 @@ async def test_a_check_never_sees_half_of_a_change(services: CheckedServices) ->
     checks = 0
     # On a busy machine the changes may be slow to begin: some of the looks must fall among them.
     while checks < 20 or turns < 5:
-        found = await services.checked(number)
+        found = await services.checked(here(number))
         assert (found.wrong_buckets, found.wrong_hashes) == ([], 0)
         assert not changing.done()
         checks += 1
@@ -371,11 +384,11 @@ async def test_ranges_lists_and_slices_are_those_of_the_same_set_in_memory(
     own = in_memory(queues)
     await associate(services, number, queues)
     await associate(services, other, make(100, seed=2))
-    assert await services.ranges(number, prefixes) == own.ranges(prefixes)
-    assert [sorted_words(told) for told in await services.lists(number, prefixes)] == [
+    assert await services.ranges(here(number), prefixes) == own.ranges(prefixes)
+    assert [sorted_words(told) for told in await services.lists(here(number), prefixes)] == [
         own.highs(prefix).tolist() for prefix in prefixes
     ]
-    told = [word async for highs in services.highs(number) for word in highs.tolist()]
+    told = [word async for highs in services.highs(here(number)) for word in highs.tolist()]
     assert sorted(told) == own.high.tolist()
 
 
@@ -393,11 +406,11 @@ async def test_prefixes_name_the_queues_that_they_hold_alone(services: CheckedSe
     highs = hash_ids(queues)[:, 0].tolist()
     for bits in (64, 48):
         named = [Prefix(bits, high >> (64 - bits)) for high in highs]
-        assert sorted(await services.queues_in(number, named)) == sorted(queues)
-        assert await services.queues_in(other, named) == []
-    assert await services.queues_in(number, [Prefix(1, 0), Prefix(1, 1)]) == []
-    assert await services.queues_in(number, [Prefix(64, highs[0] ^ 1)]) == []
-    assert await services.queues_in(number, []) == []
+        assert sorted(await services.queues_in(here(number), named)) == sorted(queues)
+        assert await services.queues_in(here(other), named) == []
+    assert await services.queues_in(here(number), [Prefix(1, 0), Prefix(1, 1)]) == []
+    assert await services.queues_in(here(number), [Prefix(64, highs[0] ^ 1)]) == []
+    assert await services.queues_in(here(number), []) == []
 
 
 @pytest.mark.parametrize("size", [1, 7, 50, 1_000])
@@ -407,11 +420,11 @@ async def test_pages_hold_every_queue_once_and_survive_removals(
     number = await opened(services, "one")
     queues = make(50)
     await associate(services, number, queues)
-    pages = [page async for page in services.pages(number, size)]
+    pages = [page async for page in services.pages(here(number), size)]
     assert all(0 < len(page) <= size for page in pages)
     assert [queue for page in pages for queue in page] == sorted(queues, key=signed_high)
     seen = []
-    async for page in services.pages(number, size):
+    async for page in services.pages(here(number), size):
         seen += page
         await services.dissociate(page)
     assert sorted(seen) == sorted(queues)

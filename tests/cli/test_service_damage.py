@@ -6,7 +6,7 @@ import sqlite3
 import pytest
 from tests.cli.service_node import EXIT_CONFIG, EXIT_DRIFT, Client, Moorline, Shell
 
-from moorline.client.associations import Associations
+from moorline.client.associations import UNSAID, Associations
 from moorline.ids import text_of
 
 pytestmark = pytest.mark.process
@@ -133,18 +133,19 @@ def test_a_list_of_another_node_is_refused_by_every_command(
     client = Client(moorline, "moved", 10)
     client.drop(client.queues[:4])
     own = Associations(client.list)
-    own.bind(b"o" * 24, "elsewhere")
+    own.merge(next(iter(own.digests())), UNSAID)
+    own.bind(UNSAID, b"o" * 24, "elsewhere")
     own.close()
     words = (client.name, "--client-file", client.list)
     for command in ("verify", "repair"):
         for certificates in (None, client.certificates):
             assert moor(command, *words, certificates=certificates) == EXIT_CONFIG
-            assert f"{client.list} is the list of the node 'elsewhere'" in moor.err
+            assert f"{client.list} has queues of 'elsewhere', which is no home" in moor.err
     assert client.listed() == 10
     assert moor.json("show", client.name)["queues"] == 6
     # A queue that this node does not have: it is named, set aside, and no success.
     own = Associations(client.list)
-    own.add([STRANGER])
+    own.add([STRANGER], next(iter(own.digests())))
     own.close()
     done = moor.json("repair", *words, "--bind", certificates=client.certificates, code=EXIT_DRIFT)
     assert (done["added"], done["refused"]) == (4, [text_of(STRANGER)])

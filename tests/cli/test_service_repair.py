@@ -76,7 +76,7 @@ def test_what_the_node_refuses_is_named_and_stays_in_the_clients_file(
     asyncio.run(delete())
     stranger = Client(moorline, "stranger", 1).queues[0]
     own = Associations(client.list)
-    own.add([stranger])
+    own.add([stranger], next(iter(own.digests())))
     own.close()
     client.drop(client.queues[1:3])
     done = moor.json("repair", "refused", "--client-file", client.list, code=EXIT_DRIFT)

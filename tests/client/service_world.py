@@ -1,4 +1,6 @@
-"""Two nodes of one catalog, and the net to them, for simulations of the real client of a service.
+"""Some nodes of one catalog, and the net to them, for simulations of the real client of a service.
+
+Each node has a home, and the catalog a part of the service for each of them. A node can be away.
 
 The nodes answer with the functions of `core.sets.asker`. The net loses requests and replies, and
 whatever a
@@ -20,7 +22,7 @@ from moorline.core.sets.hashing import hash_ids, misfits
 from moorline.core.sets.id_set import IdSet
 from moorline.core.sets.prefix import Prefix
 from moorline.core.sets.sketch import Salt
-from moorline.errors import CallFailed, ConnectionLost
+from moorline.errors import CallFailed, ConnectionLost, Elsewhere, Unreachable
 from moorline.wire.link import Welcome
 from moorline.wire.message import Answer, Failed, Message
 from moorline.wire.service import (
@@ -31,10 +33,13 @@ from moorline.wire.service import (
     Associated,
     Dissociate,
     Dissociated,
+    ListServiceParts,
     ListsTold,
     OpenService,
+    PartFacts,
     RangesTold,
     ServiceOpened,
+    ServicePartsListed,
     ServiceSubscribed,
     SubscribeService,
 )
@@ -43,10 +48,21 @@ from moorline.wire.service_operator import ListServiceQueues, ServiceQueuesListe
 SERVICE = b"S" * 24
 
 
-class Catalog:
-    """The rows of one service, each with the hash that is stored beside its id, and the kept digest."""
+class Epochs:
+    """Who has the service, at all nodes."""
 
-    def __init__(self, salt: bytes) -> None:
+    def __init__(self) -> None:
+        self.epoch = 1
+        self.nodes: dict[bytes, Node] = {}
+        """By the numbers of their homes."""
+
+
+class Catalog:
+    """One part of one service: its rows, each with the hash that is stored beside its id, and the kept
+    digest."""
+
+    def __init__(self, salt: bytes, epochs: Epochs | None = None) -> None:
+        self.epochs = epochs or Epochs()
         self.salt = salt
         self.rows: dict[bytes, tuple[int, int]] = {}
         self.kept = Digest.empty()
@@ -100,15 +116,25 @@ class Node:
         self.name = name
         self.id = name.encode().ljust(24, b"-")
         self.catalog = catalog
+        self.home = name.encode().ljust(4, b"-")[:4]
+        self.is_away = False
         self.queues: set[bytes] = set()
         self.closed: set[bytes] = set()
+        catalog.epochs.nodes[self.home] = self
 
     def answer(self, message: Message) -> Answer:
         catalog = self.catalog
         match message:
             case OpenService(call):
                 kept = catalog.kept
-                return ServiceOpened(call, SERVICE, catalog.salt, kept.count, kept.hash, self.id)
+                return ServiceOpened(
+                    *(call, SERVICE, catalog.salt, kept.count, kept.hash, self.id),
+                    *(self.home, catalog.epochs.epoch),
+                )
+            case ListServiceParts(call):
+                nodes = catalog.epochs.nodes
+                facts = tuple(nodes[home].facts() for home in sorted(nodes))
+                return ServicePartsListed(call, 0, bytes(16), facts, is_last=True)
             case Associate(call, queues):
                 return self._associate(call, queues)
             case Dissociate(call, prefixes):
@@ -130,21 +156,40 @@ class Node:
             case _:
                 raise AssertionError(f"nobody asks {message}")
 
+    def facts(self) -> PartFacts:
+        kept = self.catalog.kept
+        return PartFacts(
+            *(self.home, self.name, self.id, self.name, (), not self.is_away),
+            *(kept.count, kept.hash),
+        )
+
     def _associate(self, call: int, queues: list[bytes]) -> Answer:
-        refused = []
+        refused, elsewhere = [], []
         before = len(self.catalog.rows)
+        others = [node for node in self.catalog.epochs.nodes.values() if node is not self]
         for queue in queues:
             if queue not in self.queues:
-                refused.append((queue, "NOT_FOUND"))
+                found = next((node for node in others if queue in node.queues), None)
+                if found is not None:
+                    elsewhere.append((queue, found.home))
+                else:
+                    refused.append((queue, "NOT_FOUND"))
             elif queue in self.closed:
                 refused.append((queue, "BLOCKED"))
             else:
                 self.catalog.add(queue)
         kept = self.catalog.kept
         changed = len(self.catalog.rows) - before
-        return Associated(call, changed, kept.count, kept.hash, tuple(refused))
+        told = tuple(refused), tuple(elsewhere)
+        return Associated(call, changed, kept.count, kept.hash, *told)
 
     def _subscribe(self, asked: SubscribeService) -> Answer:
+        assert asked.home == self.home, "a part is compared with the node that has its home"
+        epochs = self.catalog.epochs
+        if not asked.epoch:
+            epochs.epoch += 1
+        elif asked.epoch != epochs.epoch:
+            return Failed(asked.call, "TAKEN_OVER", "another one has it")
         self.catalog.put_right()
         own, kept = self.catalog.stored(), self.catalog.kept
         salt = Salt(self.catalog.salt)
@@ -162,6 +207,8 @@ class Node:
         return ServiceSubscribed(
             *(asked.call, kept.count, kept.hash, mode.value, cells, len(payload), payload),
             absent=len(self.catalog.rows.keys() - self.queues),
+            home=self.home,
+            epoch=epochs.epoch,
         )
 
     def _page(self, after: bytes, count: int) -> list[bytes]:
@@ -174,7 +221,7 @@ class Link:
     """A connection to one node, in place of a `Caller`. Some call of it is the last one."""
 
     def __init__(self, node: Node, chance: random.Random, calls_max: int) -> None:
-        self.node = Welcome(1, node.name)
+        self.node = Welcome(1, node.name, home=node.name)
         self.lost: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
         self._node = node
         self._chance = chance
@@ -203,7 +250,7 @@ class Link:
         for make in makes:
             self._next += 1
             self._left -= 1
-            if self._left <= 0:
+            if self._left <= 0 or self._node.is_away:
                 # The last one may have reached the node, and its answer is lost.
                 if self._chance.random() < 0.5 and self.is_open:
                     self._node.answer(make(self._next))
@@ -213,6 +260,25 @@ class Link:
                 raise error
             answers.append(self._node.answer(make(self._next)))
         return answers
+
+
+class Links:
+    """The connection of a client to one node, and those to the homes of others, which may be away."""
+
+    def __init__(self, node: Node, chance: random.Random, calls_max: int) -> None:
+        self.first = Link(node, chance, calls_max)
+        self._nodes = node.catalog.epochs.nodes
+        self._chance = chance
+        self._others: list[Link] = []
+
+    async def at_home(self, told: Elsewhere) -> Link:
+        (node,) = [node for node in self._nodes.values() if node.name == told.home]
+        if node.is_away:
+            raise Unreachable(f"{node.name} is away")
+        calls_max = self._chance.choice([1_000_000, self._chance.randint(1, 8)])
+        link = Link(node, self._chance, calls_max)
+        self._others.append(link)
+        return link
 
 
 def hashed(queue: bytes) -> tuple[int, int]:

@@ -1,8 +1,9 @@
-"""A service's client that dies at any step and moves to another node, while rows change behind its back.
+"""A service's client that dies at any step and moves between nodes, while rows change behind its back.
 
-The client is the real one: `Service`, its list and its reconciliation. Whatever happens, what its user has
-associated is in its list or was named as lost, entering never says that all is well where messages do not
-come, and a node that does not have the queues takes nothing from the list.
+Its queues are at two homes, and the node of the second is away now and then. The client is the real one:
+`Service`, its list and its reconciliation. Whatever happens, what its user has associated is in its list
+or was named as lost, entering never says that all is well where messages do not come, the part of a home
+that is away is as it was and named, and a cluster that does not have the queues takes nothing from the list.
 """
 
 import asyncio
@@ -10,15 +11,17 @@ import random
 from collections import Counter
 
 import pytest
-from tests.client.service_world import Catalog, Link, Node, hashed
+from tests.client.service_world import Catalog, Epochs, Links, Node, hashed
 
 from moorline.client.associations import Associations
 from moorline.client.service import Service
 from moorline.core.sets.digest import Digest
-from moorline.errors import ConnectionLost, WrongNode
+from moorline.errors import ConnectionLost, HomeAway, WrongNode
 from moorline.testing import SimulationFailed, Transcript
 
 SEEDS, STEPS, BLOCKS = 64, 30, 4
+CALM_MAX = 50
+"""Connections to the other home that die one after the other; each does with a chance of one half."""
 POOL = 60
 CALLS_MAX = 1_000_000
 
@@ -38,9 +41,13 @@ class Simulation:
         self.chance = random.Random(seed)
         self.transcript = Transcript()
         self.seen: Counter[str] = Counter()
-        self.catalog = Catalog(self.chance.randbytes(16))
-        self.home, self.away = Node("home", self.catalog), Node("away", self.catalog)
-        self.home.queues = {self.chance.randbytes(24) for _ in range(POOL)}
+        salt, epochs = self.chance.randbytes(16), Epochs()
+        self.nodes = [Node(name, Catalog(salt, epochs)) for name in ("home", "port")]
+        self.home, self.port = self.nodes
+        self.away = Node("away", Catalog(salt))
+        """Of another cluster."""
+        for node in self.nodes:
+            node.queues = {self.chance.randbytes(20) + node.home for _ in range(POOL)}
         self.listed = KeptList(":memory:")
         self.meant: set[bytes] = set()
         """What the user has asked for and not given up; whatever leaves it was named to the user."""
@@ -68,33 +75,47 @@ class Simulation:
     # --- what the user does -----------------------------------------------------------------------
 
     async def _use(self) -> None:
-        """Enters at home, changes some, and may die at any call."""
-        calls_max = self.chance.choice([CALLS_MAX, self.chance.randint(1, 8)])
+        """Enters at one of the nodes, changes some, and may die at any call; the other may be away."""
+        calls_max = self.chance.choice([CALLS_MAX, self.chance.randint(1, 12)])
+        entry, other = self.chance.sample(self.nodes, 2)
+        other.is_away = self.chance.random() < 0.3
+        before = dict(other.catalog.rows)
         try:
-            async with self._service(self.home, calls_max) as service:
+            async with self._service(entry, calls_max) as service:
+                if other.is_away:
+                    self.seen["away"] += 1
+                    assert other.catalog.rows == before, "nobody else changes its part"
                 self._check_agreed(service)
                 for _ in range(self.chance.randint(0, 3)):
                     await self._change(service)
         except ConnectionLost:
             self.seen["died"] += 1
             self._note("died", calls_max)
+        finally:
+            other.is_away = False
 
     async def _change(self, service: Service) -> None:
-        some = self.chance.sample(sorted(self.home.queues), self.chance.choice([1, 3, 20]))
-        if self.chance.random() < 0.7:
-            self._note("associate", len(some))
-            # Intent is in the list before the node is asked. Who dies before the answer has asked for it.
-            self.meant |= set(some)
-            self.meant -= set(await service.associate(some))
-        else:
-            self._note("dissociate", len(some))
-            self.meant -= set(some)
-            await service.dissociate(some)
+        pool = sorted(self.home.queues | self.port.queues)
+        some = self.chance.sample(pool, self.chance.choice([1, 3, 20]))
+        try:
+            if self.chance.random() < 0.7:
+                self._note("associate", len(some))
+                # Intent is in the list before the node is asked. Who dies before the answer has asked for it.
+                self.meant |= set(some)
+                self.meant -= set(await service.associate(some))
+            else:
+                self._note("dissociate", len(some))
+                self.meant -= set(some)
+                await service.dissociate(some)
+        except HomeAway:
+            self.seen["put off"] += 1
+            # What the nodes that are there have refused has left the list, and was not told.
+            self.meant &= self._ids() | self._open()
 
     async def _move(self) -> None:
-        """Enters at the node that has none of the queues."""
-        before, rows = self._ids(), set(self.catalog.rows)
-        is_empty = self.listed.checked().is_empty or not (before or rows)
+        """Enters at a node of another cluster, which has none of the queues."""
+        before, rows = self._ids(), set(self.away.catalog.rows)
+        is_empty = self.listed.checked().is_empty or not before
         self.seen["moved"] += 1
         self._note("move", len(before))
         try:
@@ -107,49 +128,57 @@ class Simulation:
             assert {one for one in before if len(one) == 24} == self._ids()
         except ConnectionLost:
             pass
-        assert set(self.catalog.rows) == rows or is_empty
+        assert set(self.away.catalog.rows) == rows or is_empty
 
     async def _operate(self) -> None:
         """Blocks or deletes queues, or opens them again."""
-        some = set(self.chance.sample(sorted(self.home.queues), 2))
+        node = self.chance.choice(self.nodes)
+        some = set(self.chance.sample(sorted(node.queues), 2))
         if self.chance.random() < 0.4:
-            self.home.closed -= some
+            node.closed -= some
             return
         self._note("closed", len(some))
-        self.home.closed |= some
+        node.closed |= some
         self.ever_closed |= some
         for queue in some:
-            self.catalog.remove(queue)
+            node.catalog.remove(queue)
         self.meant -= some
 
     # --- behind everybody's back ------------------------------------------------------------------
 
     async def _tamper_node(self) -> None:
         """What the list still has may go."""
-        safe = sorted(set(self.catalog.rows) & self._whole())
+        catalog = self.chance.choice(self.nodes).catalog
+        safe = sorted(set(catalog.rows) & self._whole())
         kinds = ["kept"] + (["gone", "id", "hash"] if safe else [])
         kind = self.chance.choice(kinds)
         self._tampered("node", kind)
         if kind == "kept":
-            self.catalog.kept = Digest(self.chance.randrange(9), self.chance.randbytes(16))
+            catalog.kept = Digest(self.chance.randrange(9), self.chance.randbytes(16))
             return
         queue = self.chance.choice(safe)
-        pair = self.catalog.rows.pop(queue)
+        pair = catalog.rows.pop(queue)
         if kind == "id":
-            self.catalog.rows[self.chance.randbytes(24)] = pair
+            catalog.rows[self.chance.randbytes(24)] = pair
         elif kind == "hash":
-            self.catalog.rows[queue] = hashed(self.chance.randbytes(24))
+            catalog.rows[queue] = hashed(self.chance.randbytes(24))
 
     async def _tamper_list(self) -> None:
         """What the node still has may go."""
-        true = {one for one, pair in self.catalog.rows.items() if pair == hashed(one)}
+        true = {
+            one
+            for node in self.nodes
+            for one, pair in node.catalog.rows.items()
+            if pair == hashed(one)
+        }
         safe = sorted(self._whole() & true)
         kind = self.chance.choice(["digest"] + (["gone", "id", "hash"] if safe else []))
         self._tampered("list", kind)
         queue = self.chance.choice(safe) if safe else b""
         other = self.chance.randbytes(self.chance.choice([24, 24, 5]))
+        home = self.chance.choice(self.nodes).home
         statements = {
-            "digest": ("update digest set count = 3, low = low + 1", ()),
+            "digest": ("update digest set count = 3, low = low + 1 where home = ?", (home,)),
             "gone": ("delete from association where queue = ?", (queue,)),
             "id": ("update association set queue = ? where queue = ?", (other, queue)),
             "hash": ("update association set high = high + 1 where queue = ?", (queue,)),
@@ -164,32 +193,56 @@ class Simulation:
 
     def _service(self, node: Node, calls_max: int) -> Service:
         self._note("enter", f"{node.name}, {calls_max} calls")
-        link = Link(node, self.chance, calls_max)
-        return Service(link, self.listed, window=1)  # type: ignore[arg-type]
+        return Service(Links(node, self.chance, calls_max), self.listed)  # type: ignore[arg-type]
 
     def _check_agreed(self, service: Service) -> None:
         self.seen["agreed"] += 1
         self.seen["mended"] += service.report.mended > 0
         self.seen["restored"] += service.report.restored > 0
         check, ids = self.listed.checked(), self._ids()
-        assert (check.wrong_hashes, check.is_digest_right, check.is_doubtful) == (0, True, False)
-        assert check.home == (self.home.id, "home") or not ids
-        assert service.report.digest == Digest.of(ids) == self.catalog.kept
-        assert set(self.catalog.rows) == ids <= self.home.queues, (
-            "equal means that the messages come"
-        )
-        lost = {one for one in service.report.lost if one in self.home.queues}
+        there = [node for node in self.nodes if node.name in service.report.parts]
+        assert sorted([node.name for node in there] + service.report.away) == sorted(
+            {*service.report.parts, *service.report.away}
+        ), "a home is proven or away, and never both"
+        proven = Digest.empty()
+        for node in there:
+            part = check.part(node.home)
+            assert (part.is_digest_right, part.is_doubtful) == (True, False)
+            listed = self._ids(node.home)
+            assert Digest.of(listed) == part.own.digest() == node.catalog.kept
+            assert service.report.parts[node.name] == node.catalog.kept
+            assert set(node.catalog.rows) == listed <= node.queues, (
+                "equal means that the messages come"
+            )
+            proven = proven.merge(node.catalog.kept)
+        assert service.report.digest == proven
+        lost = {one for one in service.report.lost if one in self.home.queues | self.port.queues}
         assert lost <= self.ever_closed, "only what the node has closed is lost"
-        assert self.meant - lost <= ids, "nothing that was asked for is gone without a word"
+        # A part in doubt whose home is away gets back what it lacks when that is there.
+        reached = {one for node in there for one in node.queues}
+        kept = self.meant & reached
+        assert kept - lost <= ids, "nothing that was asked for is gone without a word"
         self.meant -= lost
 
     async def _finish(self) -> None:
+        """Where the connection to the other home is cut too, it is whole when it is entered again."""
         self._note("calm")
-        async with self._service(self.home, CALLS_MAX) as service:
-            self._check_agreed(service)
+        for _ in range(CALM_MAX):
+            async with self._service(self.home, CALLS_MAX) as service:
+                self._check_agreed(service)
+                if not service.away:
+                    assert set(self._ids()) == set(self.home.catalog.rows) | set(
+                        self.port.catalog.rows
+                    )
+                    return
+        raise AssertionError("no home is away, and one was never reached")
 
-    def _ids(self) -> set[bytes]:
-        return {row[0] for row in self.listed._db.execute("select queue from association")}
+    def _ids(self, home: bytes | None = None) -> set[bytes]:
+        rows = self.listed._db.execute("select queue, home from association").fetchall()
+        return {row[0] for row in rows if home in (None, row[1])}
+
+    def _open(self) -> set[bytes]:
+        return {one for node in self.nodes for one in node.queues - node.closed}
 
     def _whole(self) -> set[bytes]:
         """What the list has, under its own hash; nothing while it may be out of step already."""
@@ -212,7 +265,7 @@ def test_a_client_that_dies_and_moves_loses_nothing_in_silence(block: int) -> No
     for seed in range(block * SEEDS // BLOCKS, (block + 1) * SEEDS // BLOCKS):
         seen += replay(seed).seen
     # A simulation in which something never happens proves nothing about it.
-    for kind in ("died", "refused", "agreed", "mended", "restored"):
+    for kind in ("died", "refused", "agreed", "mended", "restored", "away", "put off"):
         assert seen[kind] > 3, seen
     for side in ("node kept", "node gone", "node id", "node hash"):
         assert seen[side] > 3, seen
@@ -235,10 +288,10 @@ async def test_what_was_refused_before_a_death_is_told_by_the_next_report() -> N
     async with one._service(one.home, CALLS_MAX) as service:
         assert await service.associate([closed, other]) == []
     one.home.closed.add(closed)
-    one.catalog.remove(closed)
-    # OpenService, SubscribeService, Associate; the next one is lost.
+    one.home.catalog.remove(closed)
+    # OpenService, ListServiceParts, SubscribeService, Associate; the next one is lost.
     with pytest.raises(ConnectionLost):
-        async with one._service(one.home, 4):
+        async with one._service(one.home, 5):
             pass
     assert one._ids() == {other}
     for told in ([closed], []):

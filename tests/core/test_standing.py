@@ -1,4 +1,6 @@
-"""Of which node a list is: only its own may say that a queue is gone."""
+"""Of which home the parts of a list are: only a queue's own home may say that it is gone."""
+
+from typing import NamedTuple
 
 import pytest
 
@@ -7,22 +9,26 @@ from moorline.core.standing import NOT_FOUND, Standing, is_gone, standing
 ONE, OTHER, NONE = b"1" * 16, b"2" * 16, b""
 
 
+class Home(NamedTuple):
+    number: bytes
+    node_id: bytes
+
+
+HOMES = [Home(b"aaaa", ONE), Home(b"bbbb", b"3" * 16)]
+
+
 @pytest.mark.parametrize(
-    ("home", "node", "is_empty", "expected"),
+    ("node", "is_empty", "expected"),
     [
-        (ONE, ONE, False, Standing.HOME),
-        (ONE, OTHER, False, Standing.ELSEWHERE),
-        (ONE, OTHER, True, Standing.HOME),
-        (NONE, ONE, False, Standing.UNKNOWN),
-        (NONE, ONE, True, Standing.HOME),
-        (ONE, NONE, False, Standing.UNKNOWN),
-        (NONE, NONE, True, Standing.UNKNOWN),
+        (ONE, False, b"aaaa"),
+        (OTHER, False, None),
+        (OTHER, True, b""),
+        (NONE, False, b""),
+        (NONE, True, b""),
     ],
 )
-def test_what_a_node_is_to_a_list(
-    home: bytes, node: bytes, is_empty: bool, expected: Standing
-) -> None:
-    assert standing(home, node, is_empty=is_empty) is expected
+def test_of_which_home_a_part_is(node: bytes, is_empty: bool, expected: bytes | None) -> None:
+    assert standing(node, HOMES, is_empty=is_empty) == expected
 
 
 @pytest.mark.parametrize("node", Standing)

@@ -17,6 +17,7 @@ from moorline.client.queue import Message as QueueMessage
 from moorline.config.addresses import Address
 from moorline.config.settings import Queues as Settings
 from moorline.core.sets.digest import Digest
+from moorline.ids import NO_HOME
 from moorline.journal.disk import FileDisk
 from moorline.journal.queues.rebuild import rebuilt_index
 from moorline.journal.queues.store import Store
@@ -26,6 +27,7 @@ from moorline.net.native import NativeProtocol
 from moorline.net.session import Session
 from moorline.node.queues import options
 from moorline.queues.commands import QueueBroker
+from moorline.queues.homes import QueueHomes
 from moorline.services.operator import OperatorBroker
 from moorline.wire.link import Welcome
 from moorline.wire.queue import Done, Subscribe, Subscribed, Unsubscribe
@@ -47,15 +49,23 @@ class ServiceServer:
         certificates: Certificates,
         settings: Settings,
         node_id: bytes = NODE_ID,
+        *,
+        home: bytes = NO_HOME,
+        home_name: str = "",
+        homes: QueueHomes | None = None,
     ) -> None:
+        self.homes = homes
         self.folder = folder
         self.catalog = catalog
         self.certificates = certificates
         self.disk = FileDisk(folder / "queues")
-        self.store = Store(self.disk, options(settings), wall_ms)
+        self.store = Store(self.disk, options(settings, home=home), wall_ms)
         self.store.open(rebuilt_index)
         self.queues = QueueBroker(self.store, settings)
-        self.services = OperatorBroker(catalog, self.queues, node_id)
+        self.services = OperatorBroker(catalog, self.queues, node_id, homes)
+        if homes is not None:
+            self.queues.refusals.absence = homes.absence
+            self.queues.descriptions.whereabouts = homes.whereabouts
         self.rights = Rowed([operator("operator")])
         self.queues.refusals.tell = self.rights.refused
         self.queues.owners.mapped = self.rights.world.table.mapped
@@ -63,7 +73,9 @@ class ServiceServer:
         self.rights.world.table.on_change(self.services.judge_soon)
         self.protocol = NativeProtocol(
             self.rights.guarded(self.queues.declared(), self.services.declared()),
-            lambda version, keepalive_ms: Welcome(version, "n", keepalive_ms=keepalive_ms),
+            lambda version, keepalive_ms: Welcome(
+                version, home_name or "n", keepalive_ms=keepalive_ms, home=home_name
+            ),
         )
         self.listeners = Listeners(
             Admission(
@@ -87,6 +99,7 @@ class ServiceServer:
         await self.listeners.close()
         if self.services.turns._tasks:
             await asyncio.wait(self.services.turns._tasks, timeout=WITHIN_S)
+        self.services.close()
         await self.queues.close()
         self.store.close()
 
@@ -109,7 +122,7 @@ class ServiceServer:
         return int(await self.catalog.fetchval(sql, name))
 
     async def digest(self, name: str = "service") -> Digest:
-        return await self.services.services.digest(await self.number(name))
+        return await self.services.services.sum(await self.number(name))
 
     async def associated(self, name: str = "service") -> set[bytes]:
         number = await self.number(name)
@@ -123,7 +136,9 @@ class ServiceServer:
     async def check_digests(self) -> None:
         """Invariant 1: what is kept is what a recompute gives."""
         for row in await self.services.services.all():
-            assert row.digest == await self.services._rows.recomputed(row.number), row.name
+            found = await self.services._rows.checked_all(row.number, self.services.home)
+            assert found.is_right, row.name
+            assert row.digest == found.true, row.name
 
     def session_of(self, moor: Moor) -> Session:
         """The node's end of a connection."""

@@ -13,6 +13,7 @@ from moorline.core.sets.digest import Digest
 from moorline.core.sets.estimate import ESTIMATE_BYTES
 from moorline.core.sets.prefix import RangeDigest
 from moorline.errors import CallFailed, ConnectionLost
+from moorline.ids import NO_HOME
 from moorline.limits import BLOCK_BYTES_MAX
 from moorline.wire.service import (
     PAYLOAD_PER_BLOCK,
@@ -81,8 +82,9 @@ async def test_d29_an_answer_that_refuses_a_whole_block_fits_a_block(
 ) -> None:
     """D29: every queue of an Associate was deleted meanwhile, and each is named with the reason."""
     with node.listed() as listed:
-        listed.bind(NODE_ID, "n")
-        listed.add([random.Random(n).randbytes(24) for n in range(QUEUES_PER_BLOCK)])
+        listed.bind(NO_HOME, NODE_ID, "n")
+        queues = [random.Random(n).randbytes(24) for n in range(QUEUES_PER_BLOCK)]
+        listed.add(queues, NO_HOME)
     async with node.connect() as moor, moor.service(node.list_of()) as service:
         assert len(service.report.lost) == QUEUES_PER_BLOCK
     assert max(sniffer.sizes(Associated)) <= BLOCK_BYTES_MAX

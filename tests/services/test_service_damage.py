@@ -121,7 +121,7 @@ async def test_rows_that_were_put_in_or_given_away(node: ServiceServer) -> None:
     )
     report = await entered(node, queues)
     assert (report.associated, report.dissociated) == (1, 1)
-    await node.services._rows.put_right(theirs)
+    await node.services._rows.put_all_right(theirs)
 
 
 async def test_queues_that_are_gone_and_associated_still_are_named(node: ServiceServer) -> None:

@@ -185,7 +185,7 @@ async def test_a09_a_service_that_an_operator_mapped_is_not_its_certificates(
     assert opened.number != number
     theirs = await node.services.services.open("other", b"o" * 32, b"j" * 24, b"t" * 16)
     assert theirs.number == number
-    assert await node.services.services.digest(theirs.number) == Digest.of(queues)
+    assert await node.services.services.sum(theirs.number) == Digest.of(queues)
 
 
 async def test_a24_a_service_that_may_not_be_one_any_more_ends(node: ServiceServer) -> None:

@@ -10,9 +10,10 @@ from pyspark.sql import SparkSession
 from tests.process.nodes import NodeProcess
 
 from moorline.catalog import Catalog, EmbeddedPostgres
-from moorline.catalog.services import Services
+from moorline.catalog.services import Part, Services
 from moorline.core.sets.digest import Digest
 from moorline.core.sets.hashing import hash_ids
+from moorline.ids import NO_HOME
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -56,7 +57,7 @@ async def _associate(dsn: str) -> Sets:
             )
             for start in range(0, len(queues), 10_000):
                 part = queues[start : start + 10_000]
-                await services.associate(opened.number, part, hash_ids(part))
+                await services.associate(Part(opened.number, NO_HOME), part, hash_ids(part))
     return sets
 
 

@@ -14,10 +14,11 @@ from pyspark.sql import SparkSession
 
 from moorline.catalog import Catalog, EmbeddedPostgres
 from moorline.catalog.service_check import CheckedServices
-from moorline.catalog.services import Services
+from moorline.catalog.services import Part, Services
 from moorline.core.sets.digest import Digest
 from moorline.core.sets.hashing import hash_ids
 from moorline.errors import CatalogUnreachable, ConfigError, DriftFound
+from moorline.ids import NO_HOME
 from moorline.spark.id_sets import Side
 from moorline.spark.jobs.audit import Audited, audit, check
 from moorline.spark.jobs.diff import diff
@@ -57,7 +58,7 @@ async def fill(dsn: str) -> None:
         for name, queues in (("billing", BILLING), ("empty", []), ("mail", MAIL)):
             number = (await services.open(name, name.encode(), name.encode() * 3, bytes(16))).number
             if queues:
-                await services.associate(number, queues, hash_ids(queues))
+                await services.associate(Part(number, NO_HOME), queues, hash_ids(queues))
 
 
 async def execute(dsn: str, statement: str) -> None:
@@ -163,7 +164,7 @@ async def put_right(dsn: str) -> None:
     async with Catalog.open(dsn) as opened:
         services = CheckedServices(opened)
         for row in await services.all():
-            await services.put_right(row.number)
+            await services.put_right(Part(row.number, NO_HOME))
 
 
 def test_a_proof_over_nothing_is_none() -> None:

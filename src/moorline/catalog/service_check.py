@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from moorline.catalog.outcome import HARMLESS, unsure
-from moorline.catalog.services import Services, signed
+from moorline.catalog.services import Part, Services, signed
 from moorline.catalog.statements import statement
 from moorline.core.sets.digest import Digest
 from moorline.core.sets.hashing import hash_ids, misfits
@@ -28,7 +28,7 @@ log = logging.getLogger("moorline.catalog")
 CHECKED = statement("service_checked")
 LOCK = statement("association_lock")
 REHASH = statement("service_rehash")
-RECOMPUTE = "select moorline.recompute($1)"
+RECOMPUTE = "select moorline.recompute($1, $2)"
 
 BUCKETS = 256
 HALF = BUCKETS // 2
@@ -42,7 +42,7 @@ Lacking = Callable[[list[bytes]], int]
 
 
 class Checked(msgspec.Struct, frozen=True):
-    """The digest that is kept of a service, and that of the ids that are there; in all and by bucket.
+    """The digest that is kept of a part, and that of the ids that are there; in all and by bucket.
 
     `buckets` are the rows as they are stored, `wrong_buckets` those whose kept digest is not that of their
     ids. Of rows whose stored hash is not that of the id, all are counted and the first ones are named.
@@ -66,58 +66,76 @@ class Checked(msgspec.Struct, frozen=True):
         """So many of the wrong rows as a message may name."""
         return tuple(self.wrong_queues[:WRONG_QUEUES_TOLD_MAX])
 
+    def merge(self, other: "Checked") -> "Checked":
+        """Both parts together; a bucket is wrong if it is in one of them."""
+        pairs = zip(self.buckets, other.buckets, strict=True)
+        return Checked(
+            self.kept.merge(other.kept),
+            self.true.merge(other.true),
+            [RangeDigest(one.count + two.count, one.hash ^ two.hash) for one, two in pairs],
+            sorted({*self.wrong_buckets, *other.wrong_buckets}),
+            self.wrong_hashes + other.wrong_hashes,
+            (self.wrong_queues + other.wrong_queues)[:REHASH_BATCH],
+            self.absent + other.absent,
+        )
+
+    @staticmethod
+    def nothing() -> "Checked":
+        none = Digest.empty()
+        return Checked(none, none, [RangeDigest(0, 0)] * BUCKETS, [], 0, [], 0)
+
 
 class CheckedServices(Services):
     """The part of the catalog that knows services, and can prove what it keeps of them."""
 
-    async def checked(self, service: int, lacking: Lacking = lambda _: 0) -> Checked:
-        """Reads all associations. What is compared is of one moment for each bucket.
+    async def checked(self, part: Part, lacking: Lacking = lambda _: 0) -> Checked:
+        """Reads all associations of a part. What is compared is of one moment for each bucket.
 
         `lacking` says how many of some queues are not at the node.
         """
         sums = _Sums(lacking)
-        expected = (await self.digest(service)).count
+        expected = (await self.digest(part)).count
         width = _narrowed(BUCKETS_TOGETHER, expected * BUCKETS_TOGETHER // BUCKETS)
         first = 0
         while first < BUCKETS:
             low = first - (BUCKETS if first >= HALF else 0)
             bounds = low << 56, ((low + width) << 56) - 1
-            rows = await self._catalog.fetch(CHECKED, service, *bounds, first, first + width - 1)
+            rows = await self._catalog.fetch(CHECKED, *part, *bounds, first, first + width - 1)
             found = sum(sums.add(row) for row in rows)
             first += width
             # The kept count may be what is wrong: what is there says how much is read at once.
             width = _narrowed(width, found)
         return sums.result()
 
-    async def recomputed(self, service: int) -> Digest:
+    async def recomputed(self, part: Part) -> Digest:
         """What the digest should be."""
-        return (await self.checked(service)).true
+        return (await self.checked(part)).true
 
-    async def put_right(self, service: int) -> Checked:
+    async def put_right(self, part: Part) -> Checked:
         """Checks, and mends what is wrong: first the hashes of rows, then the digests over them.
 
         No row is removed: an id that was changed stays, under its own hash. Which of the two sides lacks it
         is for the reconciliation to find. Returns what was found.
         """
-        found = rest = await self.checked(service)
+        found = rest = await self.checked(part)
         with unsure("what is kept of the service was put right", HARMLESS):
             while not rest.is_right:
                 if rest.wrong_queues:
                     log.warning(
                         "associations whose hash is not that of their id: hashed anew",
-                        extra={"service": service, "queues": [one.hex() for one in rest.told]},
+                        extra={"service": part.service, "queues": [one.hex() for one in rest.told]},
                     )
-                await self._mend(service, rest.wrong_queues)
+                await self._mend(part, rest.wrong_queues)
                 if rest.wrong_hashes <= len(rest.wrong_queues):
                     break
-                rest = await self.checked(service)
+                rest = await self.checked(part)
         return found
 
-    async def _mend(self, service: int, queues: list[bytes]) -> None:
+    async def _mend(self, part: Part, queues: list[bytes]) -> None:
         hashes = hash_ids(queues)
         halves = signed(hashes[:, 0]), signed(hashes[:, 1])
         await self._catalog.execute_together(
-            [(LOCK, ()), (REHASH, (service, queues, *halves)), (RECOMPUTE, (service,))]
+            [(LOCK, ()), (REHASH, (part.service, queues, *halves)), (RECOMPUTE, part)]
         )
 
 

@@ -1,10 +1,15 @@
 """Room: catalog. Services, their associations, and the digests that are changed in the same transaction.
 
+The queues of a service are in *parts*, one for each home that has some of them: a digest is of a part,
+and the sum of all parts is the service's. A change names the epoch of the subscriber that asks for it,
+and the process that makes it; who was taken over changes nothing (`associate` in migration 0017).
+
 The catalog speaks signed 64-bit halves of hashes; everything above speaks `Digest` and unsigned numbers.
 """
 
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -14,6 +19,8 @@ from moorline.catalog.statements import statement
 from moorline.core.sets.digest import Digest
 from moorline.core.sets.prefix import Prefix, RangeDigest
 from moorline.core.sets.sketch import Words
+from moorline.errors import IdentityTaken, ServiceTaken
+from moorline.limits import NODE_GONE_MS, SERVICE_PARTS_PER_PAGE
 
 CLAIM = statement("service_claim")
 MAKE = statement("service_make")
@@ -28,6 +35,11 @@ PAGE = statement("service_page")
 SERVICES = statement("services")
 OF_QUEUES = statement("service_of_queues")
 DISABLE = statement("service_disable")
+SUM = statement("service_sum")
+PARTS = statement("service_parts")
+HOMES = statement("service_homes")
+TAKE = statement("service_take")
+EPOCHS = statement("service_epochs")
 
 SCAN_SLICES = 64
 """Slices of a scan over all hashes: a million ids are 125 KB at a time."""
@@ -53,6 +65,36 @@ class OpenedService(msgspec.Struct, frozen=True):
     id: bytes
     name: str
     salt: bytes
+    is_disabled: bool
+    epoch: int = 0
+    """Of whoever subscribed last; 0 before anybody did."""
+
+    def at(self, home: bytes) -> "Part":
+        return Part(self.number, home)
+
+
+class Part(NamedTuple):
+    """The queues that a service has at one home."""
+
+    service: int
+    home: bytes
+
+
+class PartRow(msgspec.Struct, frozen=True):
+    """A home as a service sees it: where it is, and what is kept of the part there."""
+
+    home: bytes
+    name: str
+    """Empty where no node ever had a home of that number."""
+    node_id: bytes
+    node: str
+    addresses: list[str]
+    is_alive: bool
+    digest: Digest
+
+
+class Epoch(NamedTuple):
+    epoch: int
     is_disabled: bool
 
 
@@ -87,12 +129,48 @@ class Services:
             for row in rows
         ]
 
-    async def digest(self, service: int) -> Digest:
-        row = await self._catalog.fetchrow(DIGEST, service)
+    async def digest(self, part: Part) -> Digest:
+        row = await self._catalog.fetchrow(DIGEST, *part)
         return _digest(row["count"], row["high"], row["low"])
 
+    async def sum(self, service: int) -> Digest:
+        """Of all parts."""
+        row = await self._catalog.fetchrow(SUM, service)
+        return _digest(row["count"], row["high"], row["low"])
+
+    async def parts(self, service: int, after: bytes) -> list[PartRow]:
+        """A page of all homes behind that one, with what the service has there; by their numbers."""
+        rows = await self._catalog.fetch(
+            PARTS, service, after, NODE_GONE_MS, SERVICE_PARTS_PER_PAGE
+        )
+        return [
+            PartRow(
+                home=row["home"],
+                name=row["name"],
+                node_id=row["node_id"],
+                node=row["node"],
+                addresses=list(row["addresses"]),
+                is_alive=row["is_alive"],
+                digest=_digest(row["count"], row["high"], row["low"]),
+            )
+            for row in rows
+        ]
+
+    async def parts_of(self, service: int) -> list[Part]:
+        """Those that have queues, or a digest that says so."""
+        rows = await self._catalog.fetch(HOMES, service)
+        return [Part(service, row["home"]) for row in rows]
+
+    async def take(self, service: int) -> int:
+        """The epoch of a new subscriber: all older ones are fenced, at every node."""
+        return int(await self._catalog.fetchval(TAKE, service))
+
+    async def epochs(self, services: Sequence[int]) -> dict[int, Epoch]:
+        rows = await self._catalog.fetch(EPOCHS, list(services))
+        return {row["number"]: Epoch(row["epoch"], row["is_disabled"]) for row in rows}
+
     async def recompute(self, service: int) -> None:
-        """Puts the digests right, whatever they were."""
+        """Puts the digests of all parts right, whatever they were."""
         await self._catalog.execute("select moorline.recompute($1)", service)
 
     async def disable(self, service: int, *, is_disabled: bool) -> None:
@@ -100,15 +178,25 @@ class Services:
 
     # --- changes ----------------------------------------------------------------------------------
 
-    async def associate(self, service: int, queues: Sequence[bytes], hashes: Words) -> Words:
-        """Associates queues, given with the halves of their hashes; the high halves of what is new."""
+    async def associate(
+        self, part: Part, queues: Sequence[bytes], hashes: Words, *, epoch: int = 0
+    ) -> Words:
+        """Associates queues, given with the halves of their hashes; the high halves of what is new.
+
+        `epoch` is the subscriber's for whom it is done; 0 asks nobody. Raises `ServiceTaken`, and changes
+        nothing, if another one has subscribed since.
+        """
         changed = await self._catalog.fetchval(
-            "select moorline.associate($1, $2, $3, $4)",
-            service,
+            "select moorline.associate($1, $2, $3, $4, $5, $6, $7, $8)",
+            *part,
+            epoch,
+            *self._catalog.acting_as,
             list(queues),
             signed(hashes[:, 0]),
             signed(hashes[:, 1]),
         )
+        if changed is None:
+            raise await self._fenced()
         return _unsigned(changed)
 
     async def dissociate(self, queues: Sequence[bytes]) -> dict[int, Words]:
@@ -116,39 +204,62 @@ class Services:
         if not queues:
             return {}
         rows = await self._catalog.fetch("select * from moorline.dissociate($1)", list(queues))
-        return {row["service"]: _unsigned(row["highs"]) for row in rows}
+        gone: dict[int, list[Words]] = {}
+        for row in rows:
+            gone.setdefault(row["service"], []).append(_unsigned(row["highs"]))
+        return {service: np.concatenate(highs) for service, highs in gone.items()}
+
+    async def dissociate_from(self, part: Part, queues: Sequence[bytes], *, epoch: int) -> Words:
+        """Those that are of the part leave it; as `associate`."""
+        if not queues:
+            return _unsigned([])
+        changed = await self._catalog.fetchval(
+            "select moorline.dissociate_from($1, $2, $3, $4, $5, $6)",
+            *part,
+            epoch,
+            *self._catalog.acting_as,
+            list(queues),
+        )
+        if changed is None:
+            raise await self._fenced()
+        return _unsigned(changed)
+
+    async def _fenced(self) -> ServiceTaken | IdentityTaken:
+        if not await self._catalog.is_ours():
+            return self._catalog.identity_taken()
+        return ServiceTaken("another session of this service took over: nothing was changed")
 
     # --- what a reconciliation asks ---------------------------------------------------------------
 
-    async def ranges(self, service: int, prefixes: Sequence[Prefix]) -> list[RangeDigest]:
+    async def ranges(self, part: Part, prefixes: Sequence[Prefix]) -> list[RangeDigest]:
         if all(prefix.bits == 8 for prefix in prefixes):
-            kept = {row["bucket"]: row for row in await self._catalog.fetch(BUCKETS, service)}
+            kept = {row["bucket"]: row for row in await self._catalog.fetch(BUCKETS, *part)}
             return [_range(kept.get(prefix.value)) for prefix in prefixes]
-        rows = await self._catalog.fetch(RANGES, service, *_bounds(prefixes))
+        rows = await self._catalog.fetch(RANGES, *part, *_bounds(prefixes))
         return [RangeDigest(row["count"], row["hash"] & (1 << 64) - 1) for row in rows]
 
-    async def lists(self, service: int, prefixes: Sequence[Prefix]) -> list[bytes]:
-        rows = await self._catalog.fetch(LISTS, service, *_bounds(prefixes))
+    async def lists(self, part: Part, prefixes: Sequence[Prefix]) -> list[bytes]:
+        rows = await self._catalog.fetch(LISTS, *part, *_bounds(prefixes))
         return [row["highs"] for row in rows]
 
-    async def highs(self, service: int) -> AsyncIterator[Words]:
-        """All hashes of a service, a slice at a time."""
+    async def highs(self, part: Part) -> AsyncIterator[Words]:
+        """All hashes of a part, a slice at a time."""
         step = (1 << 64) // SCAN_SLICES
         for number in range(SCAN_SLICES):
             first = FIRST + number * step
-            data = await self._catalog.fetchval(HIGHS, service, first, first + step - 1)
+            data = await self._catalog.fetchval(HIGHS, *part, first, first + step - 1)
             yield np.frombuffer(data, ">u8").astype(np.uint64)
 
-    async def queues_in(self, service: int, prefixes: Sequence[Prefix]) -> list[bytes]:
+    async def queues_in(self, part: Part, prefixes: Sequence[Prefix]) -> list[bytes]:
         """The queues that prefixes name; one that names several is passed over."""
-        rows = await self._catalog.fetch(QUEUES_IN, service, *_bounds(prefixes))
+        rows = await self._catalog.fetch(QUEUES_IN, *part, *_bounds(prefixes))
         return [row["queue"] for row in rows]
 
-    async def pages(self, service: int, size: int) -> AsyncIterator[list[bytes]]:
-        """All queues of a service, a page at a time, in the order of their hashes."""
+    async def pages(self, part: Part, size: int) -> AsyncIterator[list[bytes]]:
+        """All queues of a part, a page at a time, in the order of their hashes."""
         high, queue = FIRST, b""
         while True:
-            rows = await self._catalog.fetch(PAGE, service, high, queue, size)
+            rows = await self._catalog.fetch(PAGE, *part, high, queue, size)
             if not rows:
                 return
             yield [row["queue"] for row in rows]

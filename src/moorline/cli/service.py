@@ -16,12 +16,18 @@ import typer
 from moorline.cli import output
 from moorline.cli.endpoint import Endpoint, with_node
 from moorline.cli.progress import progress
+from moorline.client.queue_homes import QueueCallers
 from moorline.errors import DriftFound, Drifting
 from moorline.ids import text_of
 from moorline.net.caller import Caller
 from moorline.wire import service_operator as wire
 from moorline.wire.message import Message
-from moorline.wire.service import QUEUES_PER_BLOCK
+from moorline.wire.service import (
+    QUEUES_PER_BLOCK,
+    ListServiceParts,
+    PartFacts,
+    ServicePartsListed,
+)
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -84,6 +90,7 @@ def show(endpoint: Endpoint, service: ServiceName, as_json: AsJson = False) -> N
 
     async def work(caller: Caller) -> None:
         found = await _describe(caller, service)
+        parts = _part_rows(await _parts(caller, service))
         facts = _facts(found.facts) | {
             "sessions": found.sessions,
             "recomputed_queues": found.recomputed_count,
@@ -92,12 +99,18 @@ def show(endpoint: Endpoint, service: ServiceName, as_json: AsJson = False) -> N
             "wrong_buckets": found.wrong_buckets,
             "wrong_hashes": found.wrong_hashes,
             "buckets": found.buckets,
+            "parts": parts,
         }
         least, most, empty = min(found.buckets), max(found.buckets), found.buckets.count(0)
         words = facts | {
             "created_s": datetime.fromtimestamp(found.facts.created_s, UTC).isoformat(),
             "wrong_buckets": len(found.wrong_buckets),
             "buckets": f"256 with {least} to {most} queues, {empty} of them empty",
+            "parts": ", ".join(
+                f"{part['queues']} at {part['home'] or 'no home'}"
+                + ("" if part["is_alive"] else " (away)")
+                for part in parts
+            ),
         }
         _emit(as_json, facts, words)
 
@@ -148,20 +161,23 @@ def verify(
     from moorline.cli import service_verdict as verdict
     from moorline.client.service_operator import Reconciler, copied
 
-    async def work(caller: Caller) -> None:
+    async def work(callers: QueueCallers) -> None:
+        caller = callers.here
         found = await _describe(caller, service)
+        parts = await _parts(caller, service)
         rows = verdict.of_node(found)
         facts: dict[str, Any] = {"service": found.facts.name, "comparisons": rows}
+        facts["away"] = [part.name for part in parts if part.count and not part.is_alive]
         if found.wrong_queues:
             facts["wrong_queues"] = [text_of(queue) for queue in found.wrong_queues]
         if client_file is not None:
             with copied(client_file) as own:
                 check = await asyncio.to_thread(own.checked)
-                verdict.check_home(client_file, check, found)
+                verdict.check_homes(client_file, check, parts)
                 rows += verdict.of_list(own.digest(), check, found)
                 facts["set_aside"] = check.set_aside
                 if rows[-1]["verdict"] != "equal" and not found.wrong_hashes:
-                    side = Reconciler(caller, own, _named(endpoint, found), is_dry=True)
+                    side = Reconciler(callers, own, _named(endpoint, found), is_dry=True)
                     with contextlib.suppress(Drifting):  # then the counts must do
                         facts["missing"], facts["extra"] = await side.planned()
                         facts["extra"] += side.report.restored
@@ -173,7 +189,7 @@ def verify(
         if not facts["is_equal"]:
             raise DriftFound(verdict.advice(facts))
 
-    _run(endpoint, work)
+    _run_at_all(endpoint, work)
 
 
 @app.command(epilog="Example: moor service repair billing --client-file service.sqlite --dry-run")
@@ -205,7 +221,8 @@ def repair(
     from moorline.client.associations import Associations
     from moorline.client.service_operator import Reconciler, copied
 
-    async def work(caller: Caller) -> None:
+    async def work(callers: QueueCallers) -> None:
+        caller = callers.here
         # The node need not know the service for this: it is made anew where it is gone.
         is_own = _is_own(endpoint, service) and len(service) >= FINGERPRINT_SHORT
         found = None if is_own else await _describe(caller, service)
@@ -221,13 +238,14 @@ def repair(
                 facts["is_digest_put_right"] = told.wrong_buckets > 0
                 facts["wrong_hashes"] = told.wrong_hashes
             seen = stack.enter_context(progress("repairing"))
-            side = Reconciler(caller, own, named, is_dry=dry_run, bind=bind, seen=seen)
+            side = Reconciler(callers, own, named, is_dry=dry_run, bind=bind, seen=seen)
             added, removed = await side.planned()
         report = side.report
         facts |= {
             "added": added if dry_run else report.associated,
             "removed": removed if dry_run else report.dissociated,
             "refused": [text_of(queue) for queue in report.lost],
+            "away": report.away,
             "mended": report.mended,
             "restored": report.restored,
             "bytes_sent": report.bytes_sent,
@@ -236,10 +254,11 @@ def repair(
         }
         _emit(as_json, facts, facts)
         is_file_damaged = report.mended > 0 and (dry_run or named is not None)
-        if left := verdict.left(len(report.lost), is_file_damaged, is_own=named is None):
+        refused = len(report.lost)
+        if left := verdict.left(refused, report.away, is_file_damaged, is_own=named is None):
             raise DriftFound(left)
 
-    _run(endpoint, work)
+    _run_at_all(endpoint, work)
 
 
 @app.command(epilog="Example: moor service recompute --all")
@@ -326,15 +345,51 @@ def _switch(endpoint: Endpoint, service: str, as_json: bool, *, is_disabled: boo
 
 
 def _run(endpoint: Endpoint, work: Callable[[Caller], Coroutine[Any, Any, None]]) -> None:
+    async def at_one(callers: QueueCallers) -> None:
+        await work(callers.here)
+
+    _run_at_all(endpoint, at_one)
+
+
+def _run_at_all(
+    endpoint: Endpoint, work: Callable[[QueueCallers], Coroutine[Any, Any, None]]
+) -> None:
+    """For what is done at all homes of a service."""
     from moorline.client.service_operator import calling
 
     async def connected() -> None:
         async with calling(
             endpoint.address, endpoint.ca, endpoint.certificate, endpoint.key, endpoint.proof()
-        ) as caller:
-            await work(caller)
+        ) as callers:
+            await work(callers)
 
     asyncio.run(connected())
+
+
+async def _parts(caller: Caller, service: str) -> list[PartFacts]:
+    """All homes, with what the service has at each."""
+    found: list[PartFacts] = []
+    while True:
+        after = found[-1].home if found else b""
+        page = await caller.call(_asked(ListServiceParts, service, after), ServicePartsListed)
+        found += page.parts
+        if page.is_last or not page.parts:
+            return found
+
+
+def _part_rows(parts: list[PartFacts]) -> list[dict[str, Any]]:
+    """Of those that have queues."""
+    return [
+        {
+            "home": part.name,
+            "node": part.node,
+            "queues": part.count,
+            "hash": part.hash.hex(),
+            "is_alive": part.is_alive,
+        }
+        for part in parts
+        if part.count
+    ]
 
 
 async def _all(caller: Caller) -> list[wire.ServiceFacts]:

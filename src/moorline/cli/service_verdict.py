@@ -3,12 +3,14 @@
 The table "What can be wrong" in docs/design/services.md has the same states; a test goes through it.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from moorline.core.sets.digest import Digest
-from moorline.core.standing import Standing, standing
+from moorline.core.standing import standing
 from moorline.errors import WrongNode
+from moorline.wire.service import PartFacts
 from moorline.wire.service_operator import ServiceDescribed
 
 if TYPE_CHECKING:
@@ -34,6 +36,13 @@ NOTHING = (
     "nothing was proven: the service has no queues; if it should have some, `moor service repair` with the "
     "client's list brings them back"
 )
+
+
+class Known(NamedTuple):
+    """A home of the cluster, and the node that has it."""
+
+    number: bytes
+    node_id: bytes
 
 
 def of_node(found: ServiceDescribed) -> list[Row]:
@@ -83,15 +92,18 @@ def _row(what: str, has: int, against: str, which_has: int, verdict: str) -> Row
     }
 
 
-def check_home(path: Path, check: "ListCheck", found: ServiceDescribed) -> None:
-    """Equal sets prove nothing at a node that does not have the queues."""
-    home, name = check.home
-    if standing(home, found.node, is_empty=check.is_empty) is Standing.ELSEWHERE:
-        raise WrongNode(
-            f"{path} is the list of the node {name!r}, where its queues are, and this is another one, "
-            "whatever its name: verify it there; if they were moved here, `moor service repair … --bind` "
-            "makes this node the list's own"
-        )
+def check_homes(path: Path, check: "ListCheck", parts: Sequence[PartFacts]) -> None:
+    """Equal sets prove nothing in a cluster that does not have the queues."""
+    known = {part.home: Known(part.home, part.node_id) for part in parts if part.name}
+    for home, part in check.parts.items():
+        if home in known or part.is_empty:
+            continue
+        if home or standing(part.node, known.values(), is_empty=False) is None:
+            raise WrongNode(
+                f"{path} has queues of {part.name or home.hex()!r}, which is no home of this cluster: verify "
+                "it where that is; if they were moved here, `moor service repair … --bind` makes them queues "
+                "of this node"
+            )
 
 
 def advice(facts: dict[str, Any]) -> str:
@@ -109,9 +121,13 @@ def advice(facts: dict[str, Any]) -> str:
     return f"{'; '.join(texts)}: {HINTS[first]}"
 
 
-def left(refused: int, is_file_damaged: bool, *, is_own: bool) -> str:
+def left(refused: int, away: Sequence[str], is_file_damaged: bool, *, is_own: bool) -> str:
     """What a repair has left undone; nothing, if it has not."""
     texts = []
+    if away:
+        texts.append(
+            f"away, and not proven: {', '.join(away)}; repair again when their nodes are back"
+        )
     if refused:
         what = (
             "they have left the list, and are set aside in it"

@@ -1,20 +1,22 @@
 """Room: client. The client's own list of the queues that a service is associated with, in an SQLite file.
 
-Count and hash are changed in the same transaction as the list: after any crash the digest is that of the
-list. Membership decides before XOR does: adding twice changes nothing.
+The queues are in parts, by the home that has each; a home is its number, and no number is the home of
+queues of which nobody has said it yet. Count and hash of a part are changed in the same transaction as
+the list: after any crash the digest is that of the list. Membership decides before XOR does: adding twice
+changes nothing.
 
-    association   the queues, with the halves of their hashes
-    digest        one row: count and hash of all of them
-    home          one row, once it is known: the node whose queues they are
-    doubt         one row while the list has failed its check and was not proven since
-    set_aside     what left the list without being dissociated by its user: refused by the node, or damaged;
+    association   the queues, with the halves of their hashes and their homes
+    digest        count and hash of each part
+    home          what a home was called, and the id of the node that had it
+    doubt         the parts that have failed their check and were not proven since
+    set_aside     what left the list without being dissociated by its user: refused by its node, or damaged;
                   and whether a report has told so
 """
 
 import contextlib
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -29,49 +31,121 @@ from moorline.ids import ID_BYTES
 
 SCHEMA = """
 create table if not exists association (
-    queue blob primary key, high integer not null, low integer not null
+    queue blob primary key, high integer not null, low integer not null, home blob not null default x''
 ) without rowid;
 create table if not exists digest (
-    one integer primary key check (one = 1),
-    count integer not null, high integer not null, low integer not null
+    home blob primary key, count integer not null, high integer not null, low integer not null
 );
-insert or ignore into digest values (1, 0, 0, 0);
-create table if not exists home (
-    one integer primary key check (one = 1), node blob not null, name text not null
-);
-create table if not exists doubt (one integer primary key check (one = 1));
+create table if not exists home (number blob primary key, node blob not null, name text not null);
+create table if not exists doubt (home blob primary key);
 create table if not exists set_aside (
     queue blob not null, high integer not null, low integer not null,
     why text not null, time_s integer not null, is_told integer not null
 );
 """
 
-ADD = "insert or ignore into association values (?, ?, ?)"
-REMOVE = "delete from association where queue = ?"
+OF_BEFORE = """
+alter table association add column home blob not null default x'';
+alter table digest rename to digest_of_before;
+create table digest (
+    home blob primary key, count integer not null, high integer not null, low integer not null
+);
+insert into digest select x'', count, high, low from digest_of_before;
+drop table digest_of_before;
+alter table home rename to home_of_before;
+create table home (number blob primary key, node blob not null, name text not null);
+insert into home select x'', node, name from home_of_before;
+drop table home_of_before;
+alter table doubt rename to doubt_of_before;
+create table doubt (home blob primary key);
+insert into doubt select x'' from doubt_of_before;
+drop table doubt_of_before;
+"""
+"""A list that was of one node becomes one part, of the home that its node will say."""
+
+UNSAID = b""
+"""The home of queues of which nobody has said it."""
+
+ADD = "insert or ignore into association (queue, high, low, home) values (?, ?, ?, ?)"
+REMOVE = "delete from association where queue = ? returning home"
 SET_ASIDE = "insert into set_aside values (?, ?, ?, ?, cast(strftime('%s', 'now') as integer), 0)"
 UNTOLD = """
 select distinct queue from set_aside
 where not is_told and why <> 'DAMAGED' and queue not in (select queue from association)
 """
+PUT_DIGEST = "insert or replace into digest (home, count, high, low) values (?, ?, ?, ?)"
 
 _BATCH = 10_000
 
 
-class ListCheck(msgspec.Struct, frozen=True):
-    """A list against its own ids, hashed anew: the set of these, and what is stored that is not true."""
+class PartCheck(msgspec.Struct, frozen=True):
+    """A part against its own ids, hashed anew."""
 
     own: IdSet
-    wrong_hashes: int
     is_digest_right: bool
     is_doubtful: bool
-    home: tuple[bytes, str]
-    set_aside: int
-    """Rows that are kept beside the list: refused by the node, or damaged."""
+    node: bytes = b""
+    """The id of the node that had the home when it was last heard of."""
+    name: str = ""
+    """What the home was called."""
 
     @property
     def is_empty(self) -> bool:
         """Nothing is in it, and nothing says that something was."""
         return not len(self.own) and self.is_digest_right and not self.is_doubtful
+
+
+NO_PART = PartCheck(IdSet.empty(), is_digest_right=True, is_doubtful=False)
+
+
+class ListCheck(msgspec.Struct, frozen=True):
+    """A list against its own ids, hashed anew: the set of these, and what is stored that is not true."""
+
+    parts: dict[bytes, PartCheck]
+    """By the numbers of homes; also of such as have nothing any more."""
+    wrong_hashes: int
+    set_aside: int
+    """Rows that are kept beside the list: refused by the node, or damaged."""
+
+    @property
+    def own(self) -> IdSet:
+        return joined(part.own for part in self.parts.values())
+
+    @property
+    def is_digest_right(self) -> bool:
+        return all(part.is_digest_right for part in self.parts.values())
+
+    @property
+    def is_doubtful(self) -> bool:
+        return any(part.is_doubtful for part in self.parts.values())
+
+    @property
+    def is_empty(self) -> bool:
+        return all(part.is_empty for part in self.parts.values())
+
+    def part(self, *homes: bytes) -> PartCheck:
+        """Of one home; or of several, which are one part from now on."""
+        found = [self.parts[home] for home in homes if home in self.parts]
+        if not found:
+            return NO_PART
+        return PartCheck(
+            joined(part.own for part in found),
+            all(part.is_digest_right for part in found),
+            any(part.is_doubtful for part in found),
+            found[0].node,
+            found[0].name,
+        )
+
+
+def joined(sets: Iterable[IdSet]) -> IdSet:
+    pieces = [(one.high, one.low) for one in sets]
+    if len(pieces) == 1:
+        return IdSet(*pieces[0])
+    highs, lows = zip(*pieces, strict=True) if pieces else ((), ())
+    return IdSet(
+        np.concatenate([np.empty(0, np.uint64), *highs]),
+        np.concatenate([np.empty(0, np.uint64), *lows]),
+    )
 
 
 class Associations:
@@ -87,6 +161,7 @@ class Associations:
             with self._using() as db:
                 db.execute("pragma journal_mode = wal")
                 db.execute("pragma synchronous = full")
+                _upgrade(db)
                 db.executescript(SCHEMA)
         except BaseException:
             self.close()
@@ -97,10 +172,17 @@ class Associations:
             self._db.close()
 
     def digest(self) -> Digest:
-        """As it is kept, without reading the list."""
+        """As it is kept, without reading the list: the sum of all parts."""
+        digest = Digest.empty()
+        for part in self.digests().values():
+            digest = digest.merge(part)
+        return digest
+
+    def digests(self) -> dict[bytes, Digest]:
+        """As they are kept, by home."""
         with self._using() as db:
-            count, high, low = _kept(db)
-        return Digest(count, _bytes(high) + _bytes(low))
+            rows = db.execute("select home, count, high, low from digest").fetchall()
+        return {home: Digest(count, _bytes(high) + _bytes(low)) for home, count, high, low in rows}
 
     def recomputed(self) -> Digest:
         """What it should be."""
@@ -110,49 +192,89 @@ class Associations:
         """Reads all of the list at one moment, whoever else may change it; changes nothing."""
         with self._using() as db, _transaction(db, "deferred"):
             hashes, wrong = self._read(db)
-            own = IdSet(hashes[:, 0], hashes[:, 1])
-            count, high, low = _kept(db)
-            is_right = own.digest() == Digest(count, _bytes(high) + _bytes(low))
-            is_doubtful = db.execute("select 1 from doubt").fetchone() is not None
-            home = db.execute("select node, name from home").fetchone() or (b"", "")
+            kept = {row[0]: row[1:] for row in db.execute("select * from digest")}
+            doubts = {row[0] for row in db.execute("select home from doubt")}
+            homes = {row[0]: row[1:] for row in db.execute("select number, node, name from home")}
             (aside,) = db.execute("select count(*) from set_aside").fetchone()
-        return ListCheck(own, len(wrong), is_right, is_doubtful, home, aside)
+        parts = {}
+        for home in {*hashes, *kept, *doubts, *homes}:
+            own = hashes.get(home, IdSet.empty())
+            count, high, low = kept.get(home, (0, 0, 0))
+            is_right = own.digest() == Digest(count, _bytes(high) + _bytes(low))
+            parts[home] = PartCheck(own, is_right, home in doubts, *homes.get(home, (b"", "")))
+        return ListCheck(parts, len(wrong), aside)
 
     def mend(self) -> None:
-        """Makes what is stored true to the ids, and puts the list in doubt: it may lack what it once had.
+        """Makes what is stored true to the ids, and puts parts in doubt: they may lack what they once had.
 
         A row whose hash is not that of its id is set aside as it was. Its id stays, if it can be one.
         """
         with self._using() as db, _transaction(db):
-            hashes, wrong = self._read(db)
+            _, wrong = self._read(db)
+            doubts = {row[3] for row in wrong}
             for row in wrong:
-                db.execute(SET_ASIDE, (*row, "DAMAGED"))
-                db.execute(REMOVE, row[:1])
-            ids = [row[0] for row in wrong if len(row[0]) == ID_BYTES]
-            pairs = hash_ids(ids).view(np.int64).tolist()
-            rows = [(one, *pair) for one, pair in zip(ids, pairs, strict=True)]
-            db.executemany("insert into association values (?, ?, ?)", rows)
+                db.execute(SET_ASIDE, (*row[:3], "DAMAGED"))
+                db.execute("delete from association where queue = ?", row[:1])
+            rows = [row for row in wrong if len(row[0]) == ID_BYTES]
+            pairs = hash_ids([row[0] for row in rows]).view(np.int64).tolist()
+            mended = [(row[0], *pair, row[3]) for row, pair in zip(rows, pairs, strict=True)]
+            db.executemany(ADD, mended)
             hashes, _ = self._read(db)
-            true = IdSet(hashes[:, 0], hashes[:, 1]).digest()
-            halves = np.frombuffer(true.hash, ">i8").tolist()
-            db.execute("update digest set count = ?, high = ?, low = ?", (true.count, *halves))
-            db.execute("insert or ignore into doubt values (1)")
+            kept = dict(_kept_rows(db))
+            for home in {*hashes, *kept}:
+                true = hashes.get(home, IdSet.empty()).digest()
+                halves = np.frombuffer(true.hash, ">i8").tolist()
+                if kept.get(home) != (true.count, *halves):
+                    db.execute(PUT_DIGEST, (home, true.count, *halves))
+                    doubts.add(home)
+            db.executemany("insert or ignore into doubt values (?)", [(home,) for home in doubts])
 
-    def settle(self) -> list[bytes]:
-        """It was proven against the node; returns what the node has refused and no report has told yet.
+    def settle(self, *homes: bytes) -> list[bytes]:
+        """These parts were proven against their node; returns what was refused and no report has told yet.
 
         Whoever dies between a refusal and the agreement has read no report.
         """
         with self._using() as db, _transaction(db):
             lost = [row[0] for row in db.execute(UNTOLD)]
             db.execute("update set_aside set is_told = 1 where not is_told")
-            db.execute("delete from doubt")
+            db.executemany("delete from doubt where home = ?", [(home,) for home in homes])
         return lost
 
-    def bind(self, node: bytes, name: str) -> None:
-        """The queues are that node's."""
+    def bind(self, home: bytes, node: bytes, name: str) -> None:
+        """A home is called so, and that node has it."""
         with self._using() as db:
-            db.execute("insert or replace into home values (1, ?, ?)", (node, name))
+            db.execute("insert or replace into home values (?, ?, ?)", (home, node, name))
+
+    def move(self, home: bytes, queues: Sequence[bytes]) -> None:
+        """These queues are of that home, wherever they were taken to be before."""
+        for start in range(0, len(queues), _BATCH):
+            with self._using() as db, _transaction(db):
+                for queue in queues[start : start + _BATCH]:
+                    row = db.execute(
+                        "select home, high, low from association where queue = ?", (queue,)
+                    ).fetchone()
+                    if row is not None and row[0] != home:
+                        db.execute("update association set home = ? where queue = ?", (home, queue))
+                        _mix(db, row[0], -1, *row[1:])
+                        _mix(db, home, 1, *row[1:])
+
+    def merge(self, old: bytes, home: bytes) -> None:
+        """All of one part is of that home, doubts included: its node has said so."""
+        with self._using() as db, _transaction(db):
+            kept = dict(_kept_rows(db))
+            one, two = kept.pop(old, (0, 0, 0)), kept.get(home, (0, 0, 0))
+            db.execute("update association set home = ? where home = ?", (home, old))
+            db.execute(PUT_DIGEST, (home, one[0] + two[0], one[1] ^ two[1], one[2] ^ two[2]))
+            db.execute("delete from digest where home = ?", (old,))
+            db.execute("update or replace doubt set home = ? where home = ?", (home, old))
+            db.execute("delete from home where number = ?", (old,))
+
+    def homes_of(self, queues: Sequence[bytes]) -> dict[bytes, bytes]:
+        """The homes of those that are in the list."""
+        select = "select home from association where queue = ?"
+        with self._using() as db:
+            found = {queue: db.execute(select, (queue,)).fetchone() for queue in queues}
+        return {queue: row[0] for queue, row in found.items() if row is not None}
 
     def set_aside(self, refused: Sequence[tuple[bytes, str]]) -> None:
         """Removes what the node refused, and keeps it with the code why."""
@@ -163,16 +285,20 @@ class Associations:
             with self._using() as db, _transaction(db):
                 for (queue, code), pair in zip(some, halves, strict=True):
                     db.execute(SET_ASIDE, (queue, *pair, code))
-                _change_batch(db, queues, REMOVE, with_hashes=False)
+                _remove_batch(db, queues)
 
-    def _read(self, db: sqlite3.Connection) -> tuple[Words, list[tuple[bytes, int, int]]]:
-        """The hashes of all ids, and the rows that have another one."""
+    def _read(
+        self, db: sqlite3.Connection
+    ) -> tuple[dict[bytes, IdSet], list[tuple[bytes, int, int, bytes]]]:
+        """The hashes of all ids by home, and the rows that have another one."""
         parts: list[Words] = [np.empty((0, 2), np.uint64)]
-        wrong: list[tuple[bytes, int, int]] = []
-        cursor = db.execute("select queue, high, low from association")
+        homes: list[bytes] = []
+        wrong: list[tuple[bytes, int, int, bytes]] = []
+        cursor = db.execute("select queue, high, low, home from association")
         while rows := cursor.fetchmany(100_000):
             try:
-                stored = np.array([row[1:] for row in rows], np.int64).view(np.uint64)
+                stored = np.array([row[1:3] for row in rows], np.int64).view(np.uint64)
+                homes += [bytes(row[3]) for row in rows]
                 hashes, places = misfits([row[0] for row in rows], stored)
             except (TypeError, ValueError, OverflowError) as error:
                 raise FolderUnusable(
@@ -180,15 +306,15 @@ class Associations:
                 ) from error
             parts.append(hashes)
             wrong += [rows[place] for place in places.tolist()]
-        return np.concatenate(parts), wrong
+        return _by_home(np.concatenate(parts), homes), wrong
 
-    def add(self, queues: Sequence[bytes]) -> int:
-        """Adds those that are not there; returns how many were not."""
-        return self._change(queues, ADD, with_hashes=True)
+    def add(self, queues: Sequence[bytes], home: bytes = UNSAID) -> int:
+        """Adds those that are not there, as queues of that home; returns how many were not."""
+        return self._change(queues, lambda db, some: _add_batch(db, some, home))
 
     def remove(self, queues: Sequence[bytes]) -> int:
         """Removes those that are there; returns how many were."""
-        return self._change(queues, REMOVE, with_hashes=False)
+        return self._change(queues, _remove_batch)
 
     def __contains__(self, queue: bytes) -> bool:
         with self._using() as db:
@@ -198,24 +324,25 @@ class Associations:
     def __len__(self) -> int:
         return self.digest().count
 
-    def id_set(self) -> IdSet:
-        """The hashes of all, for a reconciliation: 16 bytes a queue."""
+    def id_set(self, *homes: bytes) -> IdSet:
+        """The hashes of all in some parts, for a reconciliation: 16 bytes a queue; of none, of all."""
         high: list[int] = []
         low: list[int] = []
         with self._using() as db:
-            cursor = db.execute("select high, low from association")
-            while rows := cursor.fetchmany(100_000):
-                high += [row[0] for row in rows]
-                low += [row[1] for row in rows]
+            for home in homes or _homes(db):
+                cursor = db.execute("select high, low from association where home = ?", (home,))
+                while rows := cursor.fetchmany(100_000):
+                    high += [row[0] for row in rows]
+                    low += [row[1] for row in rows]
         return IdSet(_unsigned(high), _unsigned(low))
 
-    def queues_of(self, own: IdSet, highs: Words) -> Iterable[list[bytes]]:
+    def queues_of(self, own: IdSet, highs: Words, *homes: bytes) -> Iterable[list[bytes]]:
         """The ids behind high halves of hashes of a set that `id_set` made, some thousands at a time.
 
         Nothing is held between two of them: whoever asks may stop, and the file may be closed.
         """
         if len(highs) == len(own):
-            yield from self._all_queues()
+            yield from self._all_queues(homes)
             return
         with self._using() as db:
             db.execute("create index if not exists by_high on association (high)")
@@ -226,22 +353,28 @@ class Associations:
                 found = [row[0] for one in chosen for row in db.execute(select, (one,))]
             yield found
 
-    def _all_queues(self) -> Iterator[list[bytes]]:
-        select = "select queue from association where queue > ? order by queue limit ?"
-        found = [b""]
-        while True:
-            with self._using() as db:
-                found = [row[0] for row in db.execute(select, (found[-1], _BATCH))]
-            if not found:
-                return
-            yield found
+    def _all_queues(self, homes: Sequence[bytes]) -> Iterator[list[bytes]]:
+        select = "select queue from association where queue > ? and home = ? order by queue limit ?"
+        with self._using() as db:
+            homes = homes or _homes(db)
+        for home in homes:
+            last = b""
+            while True:
+                with self._using() as db:
+                    found = [row[0] for row in db.execute(select, (last, home, _BATCH))]
+                if not found:
+                    break
+                yield found
+                last = found[-1]
 
-    def _change(self, queues: Sequence[bytes], statement: str, *, with_hashes: bool) -> int:
+    def _change(
+        self, queues: Sequence[bytes], change: Callable[[sqlite3.Connection, Sequence[bytes]], int]
+    ) -> int:
         changed = 0
         for start in range(0, len(queues), _BATCH):
             some = queues[start : start + _BATCH]
             with self._using() as db, _transaction(db):
-                changed += _change_batch(db, some, statement, with_hashes=with_hashes)
+                changed += change(db, some)
         return changed
 
     @contextlib.contextmanager
@@ -273,29 +406,70 @@ def _transaction(db: sqlite3.Connection, kind: str = "immediate") -> Iterator[No
         raise
 
 
-def _change_batch(
-    db: sqlite3.Connection, queues: Sequence[bytes], statement: str, *, with_hashes: bool
-) -> int:
-    hashes = hash_ids(queues).view(np.int64).tolist()
-    sign = 1 if with_hashes else -1
+def _upgrade(db: sqlite3.Connection) -> None:
+    columns = {row[1] for row in db.execute("pragma table_info(digest)")}
+    if "one" not in columns:
+        return
+    # One transaction: whoever dies in it has the list of before.
+    with _transaction(db):
+        for statement in filter(str.strip, OF_BEFORE.split(";")):
+            db.execute(statement)
+
+
+def _add_batch(db: sqlite3.Connection, queues: Sequence[bytes], home: bytes) -> int:
     count = high = low = 0
-    for queue, (one_high, one_low) in zip(queues, hashes, strict=True):
-        values = (queue, one_high, one_low) if with_hashes else (queue,)
-        if db.execute(statement, values).rowcount:
-            count += sign
+    pairs = hash_ids(queues).view(np.int64).tolist()
+    for queue, (one_high, one_low) in zip(queues, pairs, strict=True):
+        if db.execute(ADD, (queue, one_high, one_low, home)).rowcount:
+            count += 1
             high ^= one_high
             low ^= one_low
-    _, old_high, old_low = _kept(db)
-    db.execute(
-        "update digest set count = count + ?, high = ?, low = ?",
-        (count, old_high ^ high, old_low ^ low),
-    )
-    return abs(count)
+    if count:
+        _mix(db, home, count, high, low)
+    return count
 
 
-def _kept(db: sqlite3.Connection) -> tuple[int, int, int]:
-    count, high, low = db.execute("select count, high, low from digest").fetchone()
-    return count, high, low
+def _remove_batch(db: sqlite3.Connection, queues: Sequence[bytes]) -> int:
+    removed = 0
+    changes: dict[bytes, list[int]] = {}
+    pairs = hash_ids(queues).view(np.int64).tolist()
+    for queue, (one_high, one_low) in zip(queues, pairs, strict=True):
+        for (home,) in db.execute(REMOVE, (queue,)).fetchall():
+            removed += 1
+            change = changes.setdefault(home, [0, 0, 0])
+            change[0] -= 1
+            change[1] ^= one_high
+            change[2] ^= one_low
+    for home, change in changes.items():
+        _mix(db, home, *change)
+    return removed
+
+
+def _mix(db: sqlite3.Connection, home: bytes, count: int, high: int, low: int) -> None:
+    row = db.execute("select count, high, low from digest where home = ?", (home,)).fetchone()
+    old_count, old_high, old_low = row or (0, 0, 0)
+    db.execute(PUT_DIGEST, (home, old_count + count, old_high ^ high, old_low ^ low))
+
+
+def _kept_rows(db: sqlite3.Connection) -> list[tuple[bytes, tuple[int, int, int]]]:
+    rows = db.execute("select home, count, high, low from digest").fetchall()
+    return [(home, (count, high, low)) for home, count, high, low in rows]
+
+
+def _homes(db: sqlite3.Connection) -> list[bytes]:
+    return [row[0] for row in db.execute("select distinct home from association")]
+
+
+def _by_home(hashes: Words, homes: list[bytes]) -> dict[bytes, IdSet]:
+    """Split by the homes of the rows, of which there are few."""
+    names = sorted(set(homes))
+    if len(names) <= 1:
+        return {name: IdSet(hashes[:, 0], hashes[:, 1]) for name in names}
+    places = np.array([names.index(home) for home in homes])
+    return {
+        name: IdSet(hashes[places == place, 0], hashes[places == place, 1])
+        for place, name in enumerate(names)
+    }
 
 
 def _bytes(signed: int) -> bytes:

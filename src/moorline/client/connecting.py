@@ -21,6 +21,7 @@ from moorline.client.deadline import check_deadline
 from moorline.client.events import Told
 from moorline.client.moor import Moor
 from moorline.client.publishing import Publishing
+from moorline.client.queue_homes import QueueCallers
 from moorline.client.staying import StayingLink
 from moorline.config.addresses import (
     DEFAULT_ADDRESS,
@@ -73,6 +74,11 @@ class Connecting:
         caller, address = await self._dial()
         open_home = partial(self._open_home, address)
         return Moor(caller, address, dial=self._dial, open_home=open_home)
+
+    async def callers(self) -> QueueCallers:
+        """The bare connection, with those to the homes that it leads to."""
+        caller, address = await self._dial()
+        return QueueCallers(caller, partial(self._open_home, address))
 
     async def _connect_to_stay(self, stays: Stays) -> Moor:
         told = Told()

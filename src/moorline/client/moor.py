@@ -129,7 +129,7 @@ class Moor:
         here = link.current if isinstance(link, StayingLink) else link
         assert here is not None, "a client that has not connected"
         self._subscriptions = Subscriptions(link, here, self._told)
-        link.pushed = self._pushed
+        link.pushed = self._first_pushed
         link.lost.add_done_callback(lambda _: self._lost())
         if isinstance(link, StayingLink):
             link.resume, link.cut = self._resume, self._cut
@@ -435,7 +435,8 @@ class Moor:
     ) -> "Service":
         """The service of our certificate; `associations` is the file of its list on this side.
 
-        The list is of the node where it was first used, and refused elsewhere; `bind` makes it this node's.
+        It has the queues of all homes of the cluster; queues of a home that this cluster does not know are
+        refused, and `bind` makes them queues of this node.
         """
         if self._service is not None and not self._service.is_closed:
             raise ConfigError("this connection already acts for a service: open another one")
@@ -445,22 +446,30 @@ class Moor:
 
         own = Associations(associations)
         stays = isinstance(self._link, StayingLink)
-        self._service = Service(
-            self._subscriptions.link, own, window=window, bind=bind, stays=stays
-        )
+        self._service = Service(self._callers, own, window=window, bind=bind, stays=stays)
         self._inboxes.gate = self._service
         return self._service
 
     def _home_opened(self, caller: Caller) -> None:
-        caller.pushed = self._pushed
-        caller.lost.add_done_callback(lambda _: self._inboxes.lost())
+        caller.pushed = partial(self._pushed, caller)
+        caller.lost.add_done_callback(lambda _: self._home_lost(caller))
 
-    def _pushed(self, messages: list[Pushed]) -> None:
+    def _home_lost(self, caller: Caller) -> None:
+        self._inboxes.lost()
+        if self._service is not None:
+            self._service.connection_lost(caller)
+
+    def _first_pushed(self, messages: list[Pushed]) -> None:
+        link = self._link
+        caller = link.current if isinstance(link, StayingLink) else link
+        self._pushed(caller or self._caller, messages)
+
+    def _pushed(self, caller: Caller, messages: list[Pushed]) -> None:
         for message in messages:
             if self._subscriptions.sort(message) or self._inboxes.sort(message):
                 continue
             if self._service is not None:
-                self._service.hear(message)
+                self._service.hear(caller, message)
 
     def _cut(self, link: Caller) -> None:
         """A connection is gone, and another one will follow."""
@@ -468,10 +477,7 @@ class Moor:
         self._subscriptions.cut(link)
         self._inboxes.lost()
         if self._service is not None:
-            self._service.cut()
-            # Its list is of that node, and of no other.
-            home = link.node.home if link.node is not None else ""
-            self._link.home_wanted = "" if self._service.is_closed else home
+            self._service.cut(link)
 
     async def _resume(self, link: Caller, is_first: bool) -> None:
         if is_first:
@@ -484,7 +490,8 @@ class Moor:
         self._inboxes.lost()
         self._subscriptions.lost()
         if self._service is not None:
-            self._service.connection_lost()
+            self._service.connection_lost(self._caller)
+            self._service.over()
 
     async def close(self) -> None:
         """Says goodbye, and waits a moment for it to be out; whoever is cancelled here has said it."""

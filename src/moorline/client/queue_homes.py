@@ -185,6 +185,20 @@ class QueueCallers:
             self._homes[home_number(queue)] = told.home
         return found
 
+    @property
+    def here(self) -> Caller:
+        """The connection to the node that is asked first, as it is now."""
+        if not isinstance(self.first, StayingLink):
+            return self.first
+        if self.first.current is None:
+            raise ConnectionLost("there is no connection now; another one follows")
+        return self.first.current
+
+    async def at_home(self, told: Elsewhere) -> Caller:
+        """The connection to the home of a redirect; raises that one if it leads to nobody who is known."""
+        found = await self._at_home(told)
+        return self.here if isinstance(found, StayingLink) else found
+
     async def _at_home(self, told: Elsewhere) -> Caller | StayingLink:
         if told.home not in self._locks and len(self._locks) >= HOMES_FOLLOWED_MAX:
             raise told

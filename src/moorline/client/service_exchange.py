@@ -1,4 +1,7 @@
-"""Room: client. A service over the wire: open, associate, dissociate, and the exchange of its reconciliation.
+"""Room: client. A part of a service over the wire: open, associate, dissociate, and its reconciliation.
+
+It is asked of the node that has the home of the part. A `Claim` is what all parts of a service share:
+since when it is ours.
 
 Whatever is longer than a block goes and comes as several, and all of it is counted in the report.
 """
@@ -15,9 +18,9 @@ from moorline.core.sets.asker import LEAF_COUNT, LISTED_BYTES, Answered, Mode, c
 from moorline.core.sets.digest import Digest
 from moorline.core.sets.prefix import Prefix, RangeDigest
 from moorline.core.sets.sketch import Salt
-from moorline.errors import CallFailed, ConnectionLost, Malformed
+from moorline.errors import CallFailed, ConnectionLost, Malformed, MoorlineError, ServiceTaken
 from moorline.ids import text_of
-from moorline.limits import SERVICE_PAYLOAD_BYTES_MAX
+from moorline.limits import SERVICE_PARTS_MAX, SERVICE_PAYLOAD_BYTES_MAX
 from moorline.net.caller import Caller
 from moorline.wire.message import Answer, Failed
 from moorline.wire.message import Message as WireMessage
@@ -31,12 +34,15 @@ from moorline.wire.service import (
     Associated,
     Dissociate,
     Dissociated,
+    ListServiceParts,
     ListsTold,
     OpenService,
+    PartFacts,
     PayloadBlock,
     RangesTold,
     ServiceEnded,
     ServiceOpened,
+    ServicePartsListed,
     ServiceSubscribed,
     SubscribeService,
 )
@@ -67,26 +73,60 @@ class Report(msgspec.Struct):
     """Rows of our own list, its digest among them, that failed their check and were put right."""
     restored: int = 0
     """Queues that such a list lacked, and got back from the node."""
+    parts: dict[str, Digest] = msgspec.field(default_factory=dict)
+    """By the names of homes, what was proven at each; `digest` is the sum."""
+    away: list[str] = msgspec.field(default_factory=list)
+    """Homes whose node did not answer: their parts are as they were, and not proven."""
+
+    def add(self, part: "Report") -> None:
+        """What the agreement about a part took."""
+        self.digest = self.digest.merge(part.digest)
+        self.rounds += part.rounds
+        self.bytes_sent += part.bytes_sent
+        self.bytes_received += part.bytes_received
+        self.associated += part.associated
+        self.dissociated += part.dissociated
+        self.lost += part.lost
+        self.mended += part.mended
+        self.restored += part.restored
 
 
 Make = Callable[[int], WireMessage]
+
+
+class Claim:
+    """Who has a service, for all of its parts: told by the first SOKS, and named to all nodes from then
+    on."""
+
+    def __init__(self) -> None:
+        self.epoch = 0
+        self.service = b""
+
+    def opened(self, service: bytes) -> None:
+        """A service that is gone and made anew is another one, and nobody has it."""
+        if service != self.service:
+            self.service, self.epoch = service, 0
 
 
 class Asking(NamedTuple):
     """How a session is opened for a service, and how it verifies."""
 
     open: Make
-    verify: Callable[[Digest, bytes, int], Make] | None
-    """From digest, estimate and least size of a sketch. None: it must not, and the walk finds all."""
+    verify: Callable[[Digest, bytes, int, bytes], Make] | None
+    """From digest, estimate, least size of a sketch and home. None: it must not, and the walk finds all."""
+    claim: Claim
 
 
-def as_service(window: int) -> Asking:
+def as_service(window: int, claim: Claim | None = None) -> Asking:
     """For the service of our own certificate, which is subscribed by this."""
+    claim = claim or Claim()
     return Asking(
         OpenService,
-        lambda digest, estimate, cells_min: made(
-            SubscribeService, digest.count, digest.hash, estimate, cells_min, window
+        lambda digest, estimate, cells_min, home: made(
+            *(SubscribeService, digest.count, digest.hash, estimate, cells_min, window),
+            *(home, claim.epoch),
         ),
+        claim,
     )
 
 
@@ -103,8 +143,12 @@ class ServiceExchange:
         self.service = b""
         self.theirs = Digest.empty()
         """The node's digest, as it was last told."""
+        self.home = b""
+        """The number of the node's home, as it said when the service was opened."""
+        self.elsewhere: list[tuple[bytes, bytes]] = []
+        """Queues that the node has found to be of other homes, since they were last taken from here."""
         self.absent = 0
-        """Queues of the service that the node does not have, as its last SOKS said."""
+        """Queues of the part that the node does not have, as its last SOKS said."""
         self.news = asyncio.Event()
         """Set when something was pushed, or the connection is lost."""
         self._caller = caller
@@ -113,12 +157,42 @@ class ServiceExchange:
 
     async def open(self) -> ServiceOpened:
         self.is_opening = True
-        opened = await self.call(self._asking.open, ServiceOpened)
+        return self._opened(await self.call(self._asking.open, ServiceOpened))
+
+    async def open_and_homes(self) -> tuple[ServiceOpened, list[PartFacts]]:
+        """Both in one round trip, where the homes are few."""
+        self.is_opening = True
+        self.check_ended()
+        self.report.rounds += 1
+        calls = [self._asking.open, made(ListServiceParts)]
+        first, second = await self._caller.call_all(calls)
+        for answer in (first, second):
+            if isinstance(answer, Failed):
+                raise self._failed(answer.error())
+        if not isinstance(first, ServiceOpened) or not isinstance(second, ServicePartsListed):
+            raise Malformed(f"{type(first).__name__} and {type(second).__name__} open no service")
+        opened = self._opened(first)
+        return opened, await self._homes_behind(second)
+
+    def _opened(self, opened: ServiceOpened) -> ServiceOpened:
         # What was pushed before is of a service that this connection has closed; it comes again.
         self.is_open = True
         self.salt, self.service = Salt(opened.salt), opened.service
         self.theirs = Digest(opened.count, opened.hash)
+        self.home = opened.home
+        self._asking.claim.opened(opened.service)
         return opened
+
+    async def homes(self) -> list[PartFacts]:
+        """All homes of the cluster, with what the service has at each."""
+        return await self._homes_behind(await self.call(made(ListServiceParts), ServicePartsListed))
+
+    async def _homes_behind(self, page: ServicePartsListed) -> list[PartFacts]:
+        found = [*page.parts]
+        while not page.is_last and page.parts and len(found) <= SERVICE_PARTS_MAX:
+            page = await self.call(made(ListServiceParts, "", found[-1].home), ServicePartsListed)
+            found += page.parts
+        return found
 
     def hear(self, message: WireMessage) -> bool:
         """Takes what is meant for the exchange; False if it is not."""
@@ -140,11 +214,12 @@ class ServiceExchange:
         if self._asking.verify is None:
             # As if the sketch were of no use.
             return Answered(self.theirs, Mode.EQUAL)
-        make = self._asking.verify(digest, estimate, cells_min)
+        make = self._asking.verify(digest, estimate, cells_min, self.home)
         soks = await self.call(make, ServiceSubscribed)
         self.report.bytes_sent += 24 + len(estimate)
         self.report.bytes_received += 24 + soks.payload_bytes
         mode = _mode_of(soks)
+        self._asking.claim.epoch = soks.epoch
         self.absent = soks.absent
         payload = bytearray(soks.payload)
         while len(payload) < soks.payload_bytes:
@@ -198,12 +273,13 @@ class ServiceExchange:
             self.report.rounds += 1
             for answer in await self._caller.call_all(blocks):
                 if isinstance(answer, Failed):
-                    raise answer.error()
+                    raise self._failed(answer.error())
                 if not isinstance(answer, Associated):
                     raise Malformed(f"{type(answer).__name__} does not answer an association")
                 self.theirs = Digest(answer.count, answer.hash)
                 self.report.associated += answer.changed
                 refused += answer.refused
+                self.elsewhere += answer.elsewhere
             self.report.bytes_sent += 24 * len(some)
             self.report.bytes_received += 24 * len(blocks)
         return refused
@@ -219,7 +295,7 @@ class ServiceExchange:
 
     async def queues_behind(self, after: bytes) -> list[bytes]:
         """A page of what the node has for the service, in the order of the hashes."""
-        make = made(ListServiceQueues, text_of(self.service), after)
+        make = made(ListServiceQueues, text_of(self.service), after, QUEUES_PER_BLOCK, self.home)
         page = (await self.call(make, ServiceQueuesListed)).queues
         self.report.bytes_received += sum(map(len, page))
         return page
@@ -229,7 +305,18 @@ class ServiceExchange:
     async def call(self, make: Make, reply: type[Reply]) -> Reply:
         self.check_ended()
         self.report.rounds += 1
-        return await self._caller.call(make, reply)
+        try:
+            return await self._caller.call(make, reply)
+        except ServiceTaken as error:
+            raise self._failed(error) from error
+
+    def _failed(self, error: MoorlineError) -> MoorlineError:
+        if not isinstance(error, ServiceTaken):
+            return error
+        # The node says it by refusing, before it says so by ENDS.
+        self.ended, self.ended_code = self.theirs, TAKEN_OVER
+        self.news.set()
+        return ConnectionLost("another session of this service took over")
 
     def check_ended(self) -> None:
         if self.ended is None:

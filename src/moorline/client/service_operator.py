@@ -1,7 +1,7 @@
 """Room: client. An operator's end of a reconciliation: the client's list of a service against the node's.
 
     with copied(Path("service.sqlite")) as own:
-        side = Reconciler(caller, own, "billing", is_dry=True)
+        side = Reconciler(callers, own, "billing", is_dry=True)
         added, removed = await side.planned()
 
 The parts are those of client.service: for a service that an operator names, or for that of our own
@@ -14,26 +14,22 @@ import sqlite3
 import ssl
 import tempfile
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 
 from moorline.client.associations import Associations
-from moorline.client.credentials import NO_PROOF, ClientProof, prepared
-from moorline.client.service_exchange import (
-    Asking,
-    Report,
-    ServiceExchange,
-    as_service,
-    made,
-)
-from moorline.client.service_repair import Seen, ServiceRepair
+from moorline.client.connecting import Connecting
+from moorline.client.credentials import NO_PROOF, ClientProof
+from moorline.client.queue_homes import QueueCallers
+from moorline.client.service import Service
+from moorline.client.service_exchange import Asking, Claim, Report, as_service, made
+from moorline.client.service_repair import Seen, unseen
 from moorline.config.addresses import listen_address
-from moorline.core.sets.asker import Agreed, Repair
 from moorline.errors import ConfigError, FolderUnusable
-from moorline.limits import HELLO_TIMEOUT_MS, KEEPALIVE_MS
-from moorline.net.caller import Caller, open_caller
-from moorline.net.reconcile import Comparison
-from moorline.version import SOFTWARE
+from moorline.limits import HELLO_TIMEOUT_MS
+from moorline.net.caller import Caller
 from moorline.wire.message import Message
+from moorline.wire.queue import Delivery
 from moorline.wire.service_operator import OpenNamedService, VerifyService
 
 
@@ -44,30 +40,28 @@ async def calling(
     certificate: Path | None,
     key: Path | None,
     proof: ClientProof = NO_PROOF,
-) -> AsyncIterator[Caller]:
-    """A bare connection to a node, for calls that a `Moor` has no name for."""
+) -> AsyncIterator[QueueCallers]:
+    """A bare connection to a node, for calls that a `Moor` has no name for; others follow it to other
+    homes."""
     try:
         parsed = listen_address(address)
     except ValueError as error:
         raise ConfigError(f"{address!r} is not the address of a node: {error}") from error
-    credentials = await prepared(proof, parsed)
-    caller = await open_caller(
-        parsed,
-        lambda: Caller(
-            f"{SOFTWARE} moor",
-            hello_timeout_ms=HELLO_TIMEOUT_MS,
-            keepalive_ms=KEEPALIVE_MS,
-            credentials=credentials,
-        ),
+    connecting = Connecting(
+        [parsed],
+        stays=None,
         timeout_ms=HELLO_TIMEOUT_MS,
         ca=ca,
         certificate=certificate,
         key=key,
+        proof=proof,
     )
+    callers = await connecting.callers()
     try:
-        yield caller
+        yield callers
     finally:
-        caller.close("DONE", "the client is done")
+        callers.here.close("DONE", "the client is done")
+        callers.close()
 
 
 class Reconciler:
@@ -75,64 +69,53 @@ class Reconciler:
 
     def __init__(
         self,
-        caller: Caller,
+        callers: QueueCallers,
         own: Associations,
         named: str | None,
         *,
         is_dry: bool,
         bind: bool = False,
-        seen: Seen = lambda _done, _total: None,
+        seen: Seen = unseen,
     ) -> None:
-        self._caller = caller
+        self.report = Report()
+        self._callers = callers
         self._is_dry = is_dry
-        self._exchange = ServiceExchange(caller, _asking(named, is_dry=is_dry))
-        self._repair = ServiceRepair(caller, self._exchange, own, bind=bind, seen=seen)
-        caller.pushed = self._hear_all
-        caller.lost.add_done_callback(lambda _: self._exchange.news.set())
-
-    @property
-    def report(self) -> Report:
-        return self._exchange.report
+        asking = _asking(named, is_dry=is_dry)
+        self._service = Service(callers, own, bind=bind, asking=asking, seen=seen)
+        callers.opened = self._watch
+        self._watch(callers.here)
 
     async def planned(self) -> tuple[int, int]:
         """Agrees; in a dry run only up to the repair, and returns what it would add and remove."""
-        self._caller.check_loop()
-        if self._is_dry:
-            return await self._plan()
-        await self._repair.agree()
-        return 0, 0
+        self._callers.here.check_loop()
+        try:
+            if self._is_dry:
+                added, removed, self.report = await self._service.planned()
+                return added, removed
+            self.report = await self._service.agree()
+            return 0, 0
+        finally:
+            self._service.stop_trying()
 
-    async def _plan(self) -> tuple[int, int]:
-        exchange = self._exchange
-        own = await self._repair.enter()
-        comparison = Comparison("plan", exchange, own, exchange.salt, exchange.theirs)
-        match await comparison.begin():
-            case Agreed(digest):
-                self.report.lost = await self._repair.list.settle(digest.count)
-                self.report.digest = digest
-                return 0, 0
-            case Repair(missing, extra):
-                is_all = any(prefix.bits == 0 for prefix in extra)
-                surplus = exchange.theirs.count if is_all else len(extra)
-                if self._repair.list.is_doubtful:
-                    # A list that failed its check takes nothing away: it would come back.
-                    self.report.restored = surplus
-                    return len(missing), 0
-                return len(missing), surplus
+    def _watch(self, caller: Caller) -> None:
+        caller.pushed = partial(self._hear_all, caller)
+        caller.lost.add_done_callback(lambda _: self._service.connection_lost(caller))
 
-    def _hear_all(self, messages: list[Message]) -> None:
+    def _hear_all(self, caller: Caller, messages: list[Message]) -> None:
         for message in messages:
             # Nobody reads what is delivered, and unacknowledged it comes again.
-            self._exchange.hear(message)
+            if not isinstance(message, Delivery):
+                self._service.hear(caller, message)
 
 
 def _asking(named: str | None, *, is_dry: bool) -> Asking:
     if named is not None:
         return Asking(
             made(OpenNamedService, named),
-            lambda digest, estimate, cells_min: made(
-                VerifyService, digest.count, digest.hash, estimate, cells_min
+            lambda digest, estimate, cells_min, home: made(
+                VerifyService, digest.count, digest.hash, estimate, cells_min, home
             ),
+            Claim(),
         )
     asking = as_service(window=1)
     # A SUBS would take the subscription over: the walk finds the same without it.

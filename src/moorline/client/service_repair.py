@@ -5,60 +5,55 @@ leaves the list. A list that failed its own check takes nothing away: what it la
 What is asked next, and after how many tries it is `Drifting`, is decided in `core/sets/asker.py`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from moorline.client.associations import Associations
-from moorline.client.own_list import OwnList, Refusal, can_be_id
+from moorline.client.associations import ListCheck
+from moorline.client.list_thread import ListThread
+from moorline.client.own_list import OwnPart, Refusal, can_be_id
 from moorline.client.service_exchange import Report, ServiceExchange
 from moorline.core.sets.digest import Digest
 from moorline.core.sets.id_set import IdSet
 from moorline.core.sets.prefix import ALL, Prefix
 from moorline.core.sets.sketch import Words
-from moorline.net.caller import Caller
 from moorline.net.reconcile import reconcile
 
 Seen = Callable[[int, int], None]
 """Hears how many of how many queues are associated."""
 
 
+def unseen(_done: int, _total: int) -> None:
+    """For whoever shows no progress."""
+
+
 class ServiceRepair:
-    """A service's list and its node, and how they come to agree."""
+    """A part of a service's list and its node, and how they come to agree."""
 
     def __init__(
         self,
-        caller: Caller,
         exchange: ServiceExchange,
-        associations: Associations,
-        *,
-        bind: bool,
-        seen: Seen = lambda _done, _total: None,
+        part: OwnPart,
+        thread: ListThread,
+        seen: Seen = unseen,
     ) -> None:
-        self.list = OwnList(associations, is_bound=bind)
-        self._caller = caller
+        self.list = part
+        self.sent_home: set[bytes] = set()
+        """The homes of queues that are not of this part, as its node has found: theirs are to agree anew."""
+        self._thread = thread
         self._exchange = exchange
-        self._associations = associations
         self._seen = seen
         self._entered: IdSet | None = None
         """What entering has read, until the first comparison takes it."""
         self._is_restoring = False
 
-    async def enter(self) -> IdSet:
-        """Opens the service at the node; the list, which is whole and of that node."""
-        self._exchange.report = Report()
-        opened = await self._exchange.open()
-        name = self._caller.node.node if self._caller.node is not None else ""
-        own, self._exchange.report.mended = await self.list.enter(opened.node, name)
+    async def enter(self, found: ListCheck) -> IdSet:
+        """The part of a list that was just checked."""
+        own = await self.list.enter(found)
         self._entered, self._is_restoring = own, self.list.is_doubtful
         return own
-
-    def go_on(self, caller: Caller, exchange: ServiceExchange) -> None:
-        """Over another connection, with the same list."""
-        self._caller, self._exchange = caller, exchange
 
     async def agree(self) -> Report:
         """Verifies that both sides mean the same queues, and repairs what differs."""
         exchange = self._exchange
-        await self.enter()
         exchange.absent = 0
         digest = await self._reconciled()
         if exchange.absent:
@@ -67,9 +62,22 @@ class ServiceRepair:
             own = await self.own_set()
             await self._associate(own, own.highs(ALL))
             digest = await self._reconciled()
-        exchange.report.lost = await self.list.settle(digest.count)
+        exchange.report.lost = await self.list.settle()
         exchange.report.digest = digest
         return exchange.report
+
+    async def associate(self, queues: Sequence[bytes]) -> list[bytes]:
+        """Those that the node refused; they have left the list."""
+        refused = [queue for queue, _ in await self._exchange.associate(queues)]
+        if refused:
+            await self.list.forget(refused)
+        await self._send_home()
+        return refused
+
+    async def _send_home(self) -> bool:
+        elsewhere, self._exchange.elsewhere = self._exchange.elsewhere, []
+        self.sent_home |= await self.list.send_home(elsewhere)
+        return bool(elsewhere)
 
     async def _reconciled(self) -> Digest:
         exchange = self._exchange
@@ -80,7 +88,7 @@ class ServiceRepair:
     async def own_set(self) -> IdSet:
         own, self._entered = self._entered, None
         if own is None:
-            own = await self.list.thread.run(self._associations.id_set)
+            own = await self.list.id_set()
         return own
 
     async def repair(self, own: IdSet, missing: Words, extra: list[Prefix]) -> Digest | None:
@@ -94,16 +102,16 @@ class ServiceRepair:
         return self._exchange.theirs
 
     async def _associate(self, own: IdSet, highs: Words) -> bool:
-        """Whether the node refused some, which have left the list."""
+        """Whether some have left the part: refused by the node, or of another home."""
         refused: list[Refusal] = []
-        pages, done = iter(self._associations.queues_of(own, highs)), 0
-        while queues := await self.list.thread.run(next, pages, None):
+        pages, done = iter(self.list.pages(own, highs)), 0
+        while queues := await self._thread.run(next, pages, None):
             refused += await self._exchange.associate(queues)
             done += len(queues)
             self._seen(done, len(highs))
         if refused:
             await self.list.let_go(refused)
-        return bool(refused)
+        return await self._send_home() or bool(refused)
 
     async def _restore(self) -> int:
         """Takes over what the node has, page by page; how many queues our list lacked."""

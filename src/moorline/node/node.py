@@ -302,8 +302,8 @@ class Node:
             )
         )
         assert self._catalog is not None
-        await stack.enter_async_context(open_homes(self._catalog, broker))
-        services = OperatorBroker(self._catalog, broker, self._identity.id)
+        homes = await stack.enter_async_context(open_homes(self._catalog, broker))
+        services = OperatorBroker(self._catalog, broker, self._identity.id, homes)
         stack.callback(services.close)
         await services.start()
         for part in (broker, services, QueueContents(broker)):

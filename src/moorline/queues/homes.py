@@ -81,6 +81,19 @@ class QueueHomes:
             return self.absence(rights, queue_id)
         return self._told(rights, row, "it is")
 
+    async def numbers_elsewhere(
+        self, rights: SessionRights, queue_ids: Sequence[bytes]
+    ) -> dict[bytes, bytes]:
+        """Of queues that are not here, those that other homes have, with the numbers of these. The node
+        of such a home may be away."""
+        found = await self.home_of(queue_ids)
+        hidden = {
+            number
+            for number in {row.number for row in found.values()}
+            if number == self._number or rights.denied(SUBSCRIBE, f"{HOMES}/{number.hex()}")
+        }
+        return {one: row.number for one, row in found.items() if row.number not in hidden}
+
     def _told(self, rights: SessionRights, row: HomeRow | None, how: str) -> NotFound:
         """The redirect to a home, for whoever may find homes by a resolver. It says nothing of the queue."""
         if row is None or row.number == self._number or not row.is_alive:

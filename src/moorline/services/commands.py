@@ -1,14 +1,19 @@
 """Room: services. Services: one identity that receives the messages of very many queues, and cannot drift.
 
-The catalog is the only truth about associations. associations.py changes them, queue_commands.py has the
-commands of queues that touch them, and delivery.py sends the messages. This file answers the service, and
-lets an answerer answer the questions of a reconciliation. Design: docs/design/services.md.
+The queues of a service are in parts, one for each home; this node answers for the part of its own home, and
+nobody else changes that. The catalog is the only truth about associations. associations.py changes them,
+queue_commands.py has the commands of queues that touch them, and delivery.py sends the messages. This
+file answers the service, and lets an answerer answer the questions of a reconciliation. Design:
+docs/design/services.md.
 """
 
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
+
+import msgspec
 
 from moorline.access.demands import Demands
 from moorline.access.guard import Declarations, Handler, demand, heavy, needs, own
@@ -28,16 +33,20 @@ from moorline.errors import (
     Denied,
     Malformed,
     NotAuthorized,
+    NotFound,
     RightsUnknown,
     ServiceDisabled,
+    ServiceTaken,
 )
 from moorline.ids import drawn
 from moorline.limits import SERVICE_PAGE_QUEUES
 from moorline.net.session import Session
 from moorline.net.turns import Turns
 from moorline.queues.commands import QueueBroker
+from moorline.queues.homes import QueueHomes
 from moorline.services.associations import Associations
 from moorline.services.delivery import ServiceDelivery, ServiceSession
+from moorline.services.epochs import Epochs
 from moorline.services.queue_commands import QueueCommands
 from moorline.services.rights import SERVICES, all_services
 from moorline.services.service_set import ServiceSet
@@ -95,14 +104,21 @@ class ServiceBroker:
     """Answers the commands of services for one node."""
 
     def __init__(
-        self, services: CheckedServices, queues: QueueBroker, node_id: bytes = b""
+        self,
+        services: CheckedServices,
+        queues: QueueBroker,
+        node_id: bytes = b"",
+        homes: QueueHomes | None = None,
     ) -> None:
         self.counts = Counts()
         self.services = services
-        self.sketches = Sketches(services)
+        self.home = queues.store.options.home
+        self.sketches = Sketches(services, self.home)
         self.delivery = ServiceDelivery(services, queues)
         self._queues = queues
         self._node_id = node_id
+        self._homes = homes
+        self._epochs = Epochs(services, self.delivery)
         self._store = queues.store
         self._by_session: dict[Session, ServiceSession] = {}
         self._watched: set[Session] = set()
@@ -118,9 +134,11 @@ class ServiceBroker:
 
     async def start(self) -> None:
         self._associations.are_any = await self.services.any()
+        self._epochs.start()
 
     def close(self) -> None:
         """Ends what is under way; the catalog and the store are about to close."""
+        self._epochs.close()
         self.turns.close()
         self.delivery.close()
 
@@ -190,9 +208,13 @@ class ServiceBroker:
         return await self._opened(call.call, service)
 
     async def _opened(self, call: int, service: OpenedService) -> Answer:
-        digest = await self.services.digest(service.number)
+        digest = await self.services.digest(service.at(self.home))
+        return self._opened_as(call, service, digest)
+
+    def _opened_as(self, call: int, service: OpenedService, digest: Digest) -> ServiceOpened:
         return ServiceOpened(
-            call, service.id, service.salt, digest.count, digest.hash, self._node_id
+            *(call, service.id, service.salt, digest.count, digest.hash),
+            *(self._node_id, self.home, service.epoch),
         )
 
     async def _close_service(self, session: Session, call: CloseService) -> Answer:
@@ -207,55 +229,117 @@ class ServiceBroker:
         async with self._associations.turns_of_owners(session, named):
             admitted = [self._associations.admitted(session, call.queues) for call in calls]
             good = [queue_id for queues, _ in admitted for queue_id in queues]
-            digest, changed = await self._associations.add(acting.service.number, good)
+            with self._fenced():
+                digest, changed = await self._associations.add(acting, good)
         self.delivery.add(acting.service.number, good)
+        absent = self._absent(one for _, refused in admitted for one in refused)
+        homes = await self._elsewhere(session, absent)
+        if acting.has_strays and absent:
+            # Of no part yet, and of no home: nobody would ever take them out.
+            gone = [queue for queue in absent if queue not in homes]
+            with self._fenced(), unsure("the queues were dissociated", HARMLESS):
+                await self._associations.remove_from(acting, gone)
         answers: list[Answer] = []
         for call, (_, refused) in zip(calls, admitted, strict=True):
             counted = changed if not answers else 0
             answers.append(
-                Associated(call.call, counted, digest.count, digest.hash, tuple(refused))
+                Associated(
+                    *(call.call, counted, digest.count, digest.hash),
+                    tuple(one for one in refused if one[0] not in homes),
+                    tuple((queue, homes[queue]) for queue, _ in refused if queue in homes),
+                )
             )
         return answers
 
+    def _absent(self, refused: Iterable[tuple[bytes, str]]) -> list[bytes]:
+        """Those that were refused because they are not here."""
+        absent = (queue for queue, code in refused if code == NotFound.code)
+        return [queue for queue in absent if self._store.glance(queue) is None]
+
+    async def _elsewhere(self, session: Session, absent: list[bytes]) -> dict[bytes, bytes]:
+        """Of queues that are not here those of other homes, with their numbers.
+
+        That one is not found is final only where no other home has it: a client forgets it by that word.
+        """
+        if not absent or self._homes is None:
+            return {}
+        return await self._homes.numbers_elsewhere(session.rights, absent)
+
+    @contextmanager
+    def _fenced(self) -> Iterator[None]:
+        """What the catalog refuses because the service was taken over elsewhere ends it here at once."""
+        try:
+            yield
+        except ServiceTaken:
+            self.turns.spawn(self._epochs.look())
+            raise
+
     async def _dissociate(self, session: Session, call: Dissociate) -> Answer:
         acting = self._acting(session)
-        number = acting.service.number
+        part = acting.service.at(self.home)
         prefixes = _prefixes(call)
         changed = 0
-        async with self.turns.turn(number):
-            if any(prefix.bits == 0 for prefix in prefixes):
-                with unsure("all queues were dissociated", HARMLESS):
-                    async for page in self.services.pages(number, SERVICE_PAGE_QUEUES):
-                        changed += await self._associations.remove(page)
-                    digest = await self.services.digest(number)
-            else:
-                named = await self.services.queues_in(number, prefixes)
-                with unsure("the queues were dissociated", HARMLESS):
-                    changed += await self._associations.remove(named)
-                    digest = await self.services.digest(number)
+        async with self.turns.turn(part.service):
+            with self._fenced(), unsure("the queues were dissociated", HARMLESS):
+                if any(prefix.bits == 0 for prefix in prefixes):
+                    async for page in self.services.pages(part, SERVICE_PAGE_QUEUES):
+                        changed += await self._associations.remove_from(acting, page)
+                else:
+                    named = await self.services.queues_in(part, prefixes)
+                    changed += await self._associations.remove_from(acting, named)
+                digest = await self.services.digest(part)
         return Dissociated(call.call, changed, digest.count, digest.hash)
 
     async def _subscribe(self, session: Session, call: SubscribeService) -> Answer:
         acting = self._acting(session)
+        self._check_home(call.home)
         theirs = Digest(call.count, call.hash)
-        await self._prove(acting)
+        epoch = await self._epoch(acting, call.epoch)
+        acting.epoch = epoch
+        with self._fenced():
+            await self._prove(acting)
         answered = await self._verified(acting, call)
         self._count(answered.digest, theirs)
-        answer = soks_of(call.call, answered, acting.absent)
         if not session.is_open:
-            return answer
+            return self._soks(call.call, answered, acting)
         if self._acting(session) is not acting:
             raise NotAuthorized("this session acts for another service by now")
         if acting.is_over:
             # Taken over before, and back.
             acting = self._by_session[session] = ServiceSession(acting.service, session)
-            acting.is_checked = True
+            acting.is_checked, acting.epoch = True, epoch
         self.delivery.take_over(acting, answered.digest)
         rest = answered.payload[PAYLOAD_PER_BLOCK:]
         if rest or acting.subscriber is None:
             # What is pushed must follow the answer, which leaves when this returns.
             self.turns.spawn(self._after_soks(acting, call.call, rest, call.window))
-        return answer
+        return self._soks(call.call, answered, acting)
+
+    def _soks(self, call: int, answered: Answered, acting: ServiceSession) -> ServiceSubscribed:
+        told = soks_of(call, answered, acting.absent)
+        return msgspec.structs.replace(told, home=self.home, epoch=acting.epoch)
+
+    async def _epoch(self, acting: ServiceSession, wanted: int) -> int:
+        """A new one for who takes the service over; that of who has, if it has it still."""
+        number = acting.service.number
+        if not wanted:
+            with unsure("the service was taken over", HARMLESS):
+                return await self.services.take(number)
+        found = (await self.services.epochs([number])).get(number)
+        if found is not None and found.epoch < wanted:
+            # The catalog was restored from a backup: it knows nothing of who has the service.
+            return await self._epoch(acting, 0)
+        if found is None or found.epoch != wanted:
+            self.turns.spawn(self._epochs.look())
+            raise ServiceTaken("another session of this service took over")
+        return wanted
+
+    def _check_home(self, home: bytes) -> None:
+        """A part that is meant is that of our home, or nothing is compared with it."""
+        if home not in (b"", self.home):
+            raise NotFound(
+                f"this node has the home {self.home.hex()}, and not {home.hex()}: ask for the homes again"
+            )
 
     async def _ranges(self, session: Session, call: AskRanges) -> Answer:
         self.counts.rounds += 1
@@ -277,12 +361,13 @@ class ServiceBroker:
         """
         if acting.is_checked:
             return
-        number = acting.service.number
-        checked = await self.services.checked(number, self._store.lacking)
+        await self._associations.adopt(acting)
+        part = acting.service.at(self.home)
+        checked = await self.services.checked(part, self._store.lacking)
         acting.absent = checked.absent
         if not checked.is_right:
-            async with self.turns.turn(number):
-                found = await self.services.put_right(number)
+            async with self.turns.turn(part.service):
+                found = await self.services.put_right(part)
             self.counts.put_right += 1
             log.warning(
                 "what was kept of a service was not what is there, and is put right",

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from moorline.catalog.services import OpenedService, Services
 from moorline.core.queue.queue import Queue
 from moorline.core.sets.digest import Digest
-from moorline.errors import MoorlineError
+from moorline.errors import MoorlineError, ServiceTaken
 from moorline.ids import ID_BYTES
 from moorline.limits import SERVICE_IN_FLIGHT_MAX, SERVICE_PAGE_QUEUES
 from moorline.net.session import Session
@@ -25,12 +25,16 @@ class ServiceSession:
     def __init__(self, service: OpenedService, session: Session) -> None:
         self.service = service
         self.session = session
+        self.epoch = service.epoch
+        """For which it asks: its own once it has subscribed. 0 for an operator's, which fences nothing."""
         self.subscriber: Subscriber | None = None
         self.is_over = False
         self.is_checked = False
         """Whether the digest was proven since the session opened the service the last time."""
         self.absent = 0
-        """Associated queues that this node did not have then."""
+        """Associated queues of our part that this node did not have then."""
+        self.has_strays = False
+        """Whether the service has associations of no part, which no node has taken."""
 
 
 class ServiceDelivery:
@@ -41,6 +45,7 @@ class ServiceDelivery:
         self._services = services
         self._subscriptions = queues.subscriptions
         self._store = queues.store
+        self._home = queues.store.options.home
         self._owners = queues.owners
         self._routes = Routes(services, queues.store, self._attach)
 
@@ -54,11 +59,22 @@ class ServiceDelivery:
         number = acting.service.number
         older = self.subscribed.get(number)
         if older is not None and older is not acting:
-            older.is_over = True
-            older.session.send(ServiceEnded(digest.count, digest.hash))
+            if older.epoch > acting.epoch:
+                raise ServiceTaken("another session of this service took over")
+            self.tell_over(older, digest)
             self._free(older)
         self.subscribed[number] = acting
         self._subscriptions.route = self._routes.find
+
+    async def digest(self, acting: ServiceSession) -> Digest:
+        """Of our part of its service."""
+        return await self._services.digest(acting.service.at(self._home))
+
+    def tell_over(self, acting: ServiceSession, digest: Digest) -> None:
+        """ENDS, once: another session has the service, at this node or at another."""
+        if not acting.is_over:
+            acting.is_over = True
+            acting.session.send(ServiceEnded(digest.count, digest.hash))
 
     def retire(self, acting: ServiceSession) -> None:
         """The session is over, or its service is."""
@@ -91,7 +107,7 @@ class ServiceDelivery:
 
     async def _deliver_all(self, acting: ServiceSession, subscriber: Subscriber) -> None:
         delivered = 0
-        async for page in self._services.pages(acting.service.number, SERVICE_PAGE_QUEUES):
+        async for page in self._services.pages(acting.service.at(self._home), SERVICE_PAGE_QUEUES):
             whole = [queue_id for queue_id in page if len(queue_id) == ID_BYTES]
             for queue in self._store.waiting(whole):
                 await self._room(acting, subscriber)

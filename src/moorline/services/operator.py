@@ -14,13 +14,15 @@ from moorline.access.guard import Declarations, Declared, demand, heavy, own
 from moorline.catalog.catalog import Catalog
 from moorline.catalog.outcome import unsure
 from moorline.catalog.service_audit import Meant, OperatorServices
-from moorline.catalog.services import ServiceRow
+from moorline.catalog.services import Part, ServiceRow
 from moorline.core.access.right import ADMINISTER, LIST
 from moorline.core.queue.queue import Queue
 from moorline.core.sets.digest import Digest
 from moorline.errors import Ambiguous, NotAuthorized, NotFound
+from moorline.limits import HOME_ADDRESSES_MAX, SERVICE_PARTS_PER_PAGE
 from moorline.net.session import Session
 from moorline.queues.commands import QueueBroker
+from moorline.queues.homes import QueueHomes
 from moorline.services.commands import ServiceBroker, push_payload, soks_of
 from moorline.services.delivery import ServiceSession
 from moorline.services.rights import SERVICES, may, owner_of, path_of
@@ -28,8 +30,10 @@ from moorline.services.service_set import AuditedServiceSet, ServiceSet
 from moorline.wire.message import Answer, Message
 from moorline.wire.service import (
     PAYLOAD_PER_BLOCK,
+    ListServiceParts,
     OpenService,
-    ServiceOpened,
+    PartFacts,
+    ServicePartsListed,
     SubscribeService,
 )
 from moorline.wire.service_operator import (
@@ -71,9 +75,15 @@ async def nobody_audits(_session: Session, _act: str, _path: str) -> None:
 class OperatorBroker(ServiceBroker):
     """Answers the commands of services, and those of operators about them."""
 
-    def __init__(self, catalog: Catalog, queues: QueueBroker, node_id: bytes = b"") -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        queues: QueueBroker,
+        node_id: bytes = b"",
+        homes: QueueHomes | None = None,
+    ) -> None:
         self._rows = OperatorServices(catalog)
-        super().__init__(self._rows, queues, node_id)
+        super().__init__(self._rows, queues, node_id, homes)
         self._operating: dict[Session, str] = {}
         """Sessions of operators that act for a service, and its owner."""
         self.audited: Callable[[Session, str, str], Awaitable[None]] = nobody_audits
@@ -89,6 +99,7 @@ class OperatorBroker(ServiceBroker):
             RecomputeService: heavy(own(later(self._recompute))),
             SwitchService: own(later(self._switch)),
             ListServiceQueues: heavy(own(later(self._list_queues))),
+            ListServiceParts: own(later(self._list_parts)),
             OpenNamedService: own(later(self._open_named)),
             VerifyService: heavy(own(later(self._verify))),
         }
@@ -118,7 +129,7 @@ class OperatorBroker(ServiceBroker):
 
     async def _describe(self, session: Session, call: DescribeService) -> Answer:
         service = await self._named(session, call, LIST)
-        found = await self._rows.checked(service.number, self._store.lacking)
+        found = await self._rows.checked_all(service.number, self.home, self._store.lacking)
         return ServiceDescribed(
             call.call,
             self._facts(service, found.kept),
@@ -131,6 +142,7 @@ class OperatorBroker(ServiceBroker):
             found.told,
             self._node_id,
             found.absent,
+            self.home,
         )
 
     def _facts(self, row: Meant | ServiceRow, digest: Digest) -> ServiceFacts:
@@ -147,16 +159,37 @@ class OperatorBroker(ServiceBroker):
 
     async def _list_queues(self, session: Session, call: ListServiceQueues) -> Answer:
         service = await self._named(session, call, LIST)
-        digest = await self.services.digest(service.number)
-        page = await self._rows.page(service.number, call.after, call.count)
+        if call.home:
+            digest = await self.services.digest(Part(service.number, call.home))
+        else:
+            digest = await self.services.sum(service.number)
+        page = await self._rows.page(service.number, call.after, call.count, call.home)
         return ServiceQueuesListed(call.call, digest.count, page)
+
+    async def _list_parts(self, session: Session, call: ListServiceParts) -> Answer:
+        if call.service:
+            number = (await self._named(session, call, LIST)).number
+        else:
+            number = self._acting(session).service.number
+        found = await self.services.parts(number, call.after)
+        digest = await self.services.sum(number)
+        parts = tuple(
+            PartFacts(
+                *(row.home, row.name, row.node_id, row.node),
+                tuple(row.addresses[:HOME_ADDRESSES_MAX]),
+                *(row.is_alive, row.digest.count, row.digest.hash),
+            )
+            for row in found
+        )
+        is_last = len(found) < SERVICE_PARTS_PER_PAGE
+        return ServicePartsListed(call.call, digest.count, digest.hash, parts, is_last)
 
     # --- changing ---------------------------------------------------------------------------------
 
     async def _recompute(self, session: Session, call: RecomputeService) -> Answer:
         service = await self._named(session, call, ADMINISTER)
         async with self.turns.turn(service.number):
-            found = await self._rows.put_right(service.number)
+            found = await self._rows.put_all_right(service.number)
         return ServiceRecomputed(
             call.call,
             found.kept.count,
@@ -190,15 +223,15 @@ class OperatorBroker(ServiceBroker):
         if session not in self._operating:
             self._watch(session)
         self._operating[session] = owner_of(service)
-        self._by_session[session] = ServiceSession(service.opened(), session)
-        digest = await self._rows.recomputed(service.number)
-        return ServiceOpened(
-            call.call, service.id, service.salt, digest.count, digest.hash, self._node_id
-        )
+        acting = self._by_session[session] = ServiceSession(service.opened(), session)
+        acting.epoch = 0  # whoever is subscribed goes on, and does not fence an operator
+        digest = await self._rows.recomputed(acting.service.at(self.home))
+        return self._opened_as(call.call, acting.service, digest)
 
     async def _verify(self, session: Session, call: VerifyService) -> Answer:
         if session not in self._operating:
             raise NotAuthorized("this session acts for no service: name it first")
+        self._check_home(call.home)
         answered = await self._verified(self._acting(session), call)
         rest = answered.payload[PAYLOAD_PER_BLOCK:]
         if rest:

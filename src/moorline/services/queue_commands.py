@@ -59,7 +59,7 @@ class QueueCommands:
                 good, refused = self._associations.admitted(session, [call.queue])
                 if refused:
                     raise CallFailed.of(refused[0][1], "the queue cannot be associated")
-                await self._associations.add(number, good)
+                await self._associations.add(acting, good)
             self._delivery.add(number, good)
             queue = self._queues.store.glance(call.queue)
             return Subscribed(call.call, queue.size if queue else 0)

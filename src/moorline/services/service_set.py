@@ -1,4 +1,4 @@
-"""Room: services. The queues of a service as an answerer asks for them: Postgres answers.
+"""Room: services. The part of a service at this node's home as an answerer asks for it: Postgres answers.
 
 For the service itself the kept digests answer, which were proven since it was opened. For an operator the
 associations themselves do: what is kept may be what is wrong.
@@ -24,12 +24,13 @@ class ServiceSet:
         self._services = services
         self._sketches = sketches
         self._service = service
+        self._part = service.at(sketches.home)
 
     async def digest(self) -> Digest:
-        return await self._services.digest(self._service.number)
+        return await self._services.digest(self._part)
 
     async def digests(self, prefixes: Sequence[Prefix]) -> list[RangeDigest]:
-        return await self._services.ranges(self._service.number, prefixes)
+        return await self._services.ranges(self._part, prefixes)
 
     async def estimate(self, digest: Digest) -> Estimate:
         return (await self._sketches.get(self._service, digest)).estimate
@@ -39,7 +40,7 @@ class ServiceSet:
         return await self._sketches.of_size(self._service, kept, cells)
 
     async def ids(self, prefixes: Sequence[Prefix]) -> list[bytes]:
-        return await self._services.lists(self._service.number, prefixes)
+        return await self._services.lists(self._part, prefixes)
 
 
 class AuditedServiceSet(ServiceSet):
@@ -50,10 +51,10 @@ class AuditedServiceSet(ServiceSet):
         self._rows = rows
 
     async def digest(self) -> Digest:
-        return await self._rows.recomputed(self._service.number)
+        return await self._rows.recomputed(self._part)
 
     async def digests(self, prefixes: Sequence[Prefix]) -> list[RangeDigest]:
         if any(prefix.bits != FIRST_BITS for prefix in prefixes):
             return await super().digests(prefixes)
-        found = await self._rows.checked(self._service.number)
+        found = await self._rows.checked(self._part)
         return [found.buckets[prefix.value] for prefix in prefixes]

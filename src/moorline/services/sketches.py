@@ -1,4 +1,5 @@
-"""Room: services. Sketches and estimates of services in use, each stamped with the digest it belongs to.
+"""Room: services. Sketches and estimates of services in use, each stamped with the digest it belongs to: of
+the part at this node's home.
 
 One scan builds them; changes that pass through this node are put in as they happen. If the stamp is not the
 catalog's digest, something changed elsewhere, and the next use scans again: never wrong, at worst slow.
@@ -35,7 +36,8 @@ class Kept:
 class Sketches:
     """Those that were used last."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, home: bytes) -> None:
+        self.home = home
         self._services = services
         self._kept: OrderedDict[int, Kept] = OrderedDict()
         self.scans = 0
@@ -49,9 +51,9 @@ class Sketches:
         for _ in range(SCANS_MAX):
             kept = Kept(Salt(service.salt), digest)
             self.scans += 1
-            async for highs in self._services.highs(service.number):
+            async for highs in self._services.highs(service.at(self.home)):
                 kept.toggle(highs)
-            digest = await self._services.digest(service.number)
+            digest = await self._services.digest(service.at(self.home))
             if digest == kept.digest:
                 break
         assert kept is not None
@@ -65,7 +67,7 @@ class Sketches:
         if CELLS_FULL % cells == 0:
             return kept.sketch.folded(cells)
         sketch = Sketch(kept.salt, cells)
-        async for highs in self._services.highs(service.number):
+        async for highs in self._services.highs(service.at(self.home)):
             sketch.toggle(highs)
         return sketch
 

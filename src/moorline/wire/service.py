@@ -1,21 +1,29 @@
 """Room: wire. The messages of services: association in bulk, SUBS and SOKS, and the reconciliation.
 
+A node answers for the part of a service at its own home. Which homes there are is told by `ListServiceParts`.
+
 Every one of them fits a block of 16,384 bytes: whoever has more to say says it in several.
 """
 
 from typing import Annotated
 
+import msgspec
 from msgspec import Meta
 
 from moorline.core.sets.prefix import RangeDigest
-from moorline.ids import ID_BYTES
-from moorline.limits import BLOCK_BYTES_MAX, SERVICE_WINDOW_MAX
-from moorline.wire.bounds import Body, Code, HashBytes, Id
+from moorline.ids import HOME_BYTES, ID_BYTES
+from moorline.limits import (
+    BLOCK_BYTES_MAX,
+    HOME_ADDRESSES_MAX,
+    SERVICE_PARTS_PER_PAGE,
+    SERVICE_WINDOW_MAX,
+)
+from moorline.wire.bounds import Body, Code, HashBytes, Id, Name
 from moorline.wire.message import Answer, Call, Message
 from moorline.wire.queue import QueueId
 
 QUEUES_PER_BLOCK = (BLOCK_BYTES_MAX - 256) // (ID_BYTES + 13)
-"""The answer may name each with the code of its refusal."""
+"""The answer may name each with the code of its refusal, or with its home."""
 
 PREFIXES_PER_BLOCK = (BLOCK_BYTES_MAX - 256) // 16
 PAYLOAD_PER_BLOCK = BLOCK_BYTES_MAX - 256
@@ -28,6 +36,9 @@ PrefixPair = tuple[Bits, Annotated[int, Meta(ge=0)]]
 Prefixes = Annotated[list[PrefixPair], Meta(max_length=PREFIXES_PER_BLOCK)]
 NodeId = Annotated[bytes, Meta(max_length=ID_BYTES)]
 EstimateBytes = Annotated[bytes, Meta(max_length=448)]
+HomeNumber = Annotated[bytes, Meta(max_length=HOME_BYTES)]
+"""Empty where none is meant."""
+Epoch = Annotated[int, Meta(ge=0, le=1 << 62)]
 
 
 class OpenService(Call, frozen=True, gc=False, tag=50):
@@ -35,13 +46,16 @@ class OpenService(Call, frozen=True, gc=False, tag=50):
 
 
 class ServiceOpened(Answer, frozen=True, gc=False, tag=51):
-    """The kept digest, and the id of the node: a queue that it does not know may be another node's."""
+    """The kept digest of the part at this node's home, the id of the node, and the number of that home."""
 
     service: Id
     salt: HashBytes
     count: int
     hash: HashBytes
     node: NodeId = b""
+    home: HomeNumber = b""
+    epoch: Epoch = 0
+    """Of the newest subscriber; 0 before there was one."""
 
 
 class Associate(Call, frozen=True, gc=False, tag=52):
@@ -57,6 +71,8 @@ class Associated(Answer, frozen=True, gc=False, tag=53):
     count: int
     hash: HashBytes
     refused: Annotated[tuple[tuple[Id, Code], ...], Meta(max_length=QUEUES_PER_BLOCK)] = ()
+    elsewhere: Annotated[tuple[tuple[Id, HomeNumber], ...], Meta(max_length=QUEUES_PER_BLOCK)] = ()
+    """Neither associated nor refused: queues of other homes, with the numbers of these."""
 
 
 class Dissociate(Call, frozen=True, gc=False, tag=54):
@@ -72,13 +88,20 @@ class Dissociated(Answer, frozen=True, gc=False, tag=55):
 
 
 class SubscribeService(Call, frozen=True, gc=False, tag=56):
-    """SUBS: our digest, and an estimate that lets the node choose the size of its sketch."""
+    """SUBS: our digest of the part at a home, and an estimate that lets the node choose the size of its
+    sketch.
+
+    An `epoch` of 0 takes the service over, at all nodes; whoever has done so names the one that it was told.
+    """
 
     count: Count
     hash: Hash
     estimate: EstimateBytes = b""
     cells_min: Annotated[int, Meta(ge=0, le=1 << 24)] = 0
     window: Annotated[int, Meta(ge=1, le=SERVICE_WINDOW_MAX)] = 1
+    home: HomeNumber = b""
+    """Which part is meant; empty for that of whatever node this is."""
+    epoch: Epoch = 0
 
 
 class ServiceSubscribed(Answer, frozen=True, gc=False, tag=57):
@@ -91,7 +114,9 @@ class ServiceSubscribed(Answer, frozen=True, gc=False, tag=57):
     payload_bytes: int = 0
     payload: Body = b""
     absent: int = 0
-    """Associated queues that this node does not have."""
+    """Associated queues of this part that the node does not have."""
+    home: HomeNumber = b""
+    epoch: Epoch = 0
 
 
 class PayloadBlock(Message, frozen=True, gc=False, tag=58):
@@ -145,8 +170,46 @@ class ServiceClosed(Answer, frozen=True, gc=False, tag=66):
     """Also where none was open."""
 
 
+class ListServiceParts(Call, frozen=True, gc=False, tag=420):
+    """A page of all homes behind that one, each with the part that a service has there; also answered to the
+    service itself. Without a name the service is meant for which the session acts."""
+
+    service: Annotated[str, Meta(max_length=256, pattern=r"^[^\x00]*$")] = ""
+    after: HomeNumber = b""
+
+
+class PartFacts(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A home, the node that has it, and the kept digest of the part."""
+
+    home: HomeNumber
+    name: Name
+    """Empty for the part of no home: associations of before there were parts, that no node has taken yet."""
+    node_id: NodeId
+    node: Name
+    addresses: Annotated[tuple[Name, ...], Meta(max_length=HOME_ADDRESSES_MAX)]
+    is_alive: bool
+    count: int
+    hash: HashBytes
+
+
+class ServicePartsListed(Answer, frozen=True, gc=False, tag=421):
+    """`count` and `hash` are the service's: the sum of all parts."""
+
+    count: int
+    hash: HashBytes
+    parts: Annotated[tuple[PartFacts, ...], Meta(max_length=SERVICE_PARTS_PER_PAGE)]
+    is_last: bool
+
+
 COMMANDS = (
-    OpenService | CloseService | Associate | Dissociate | SubscribeService | AskRanges | AskLists
+    OpenService
+    | ListServiceParts
+    | CloseService
+    | Associate
+    | Dissociate
+    | SubscribeService
+    | AskRanges
+    | AskLists
 )
 EVENTS = (
     ServiceOpened
@@ -159,4 +222,5 @@ EVENTS = (
     | ServiceEnded
     | RangesTold
     | ListsTold
+    | ServicePartsListed
 )

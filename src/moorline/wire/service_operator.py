@@ -13,7 +13,14 @@ from moorline.ids import ID_BYTES
 from moorline.limits import WRONG_QUEUES_TOLD_MAX
 from moorline.wire.bounds import HashBytes, Id, Words
 from moorline.wire.message import Answer, Call
-from moorline.wire.service import QUEUES_PER_BLOCK, Count, EstimateBytes, Hash, NodeId
+from moorline.wire.service import (
+    QUEUES_PER_BLOCK,
+    Count,
+    EstimateBytes,
+    Hash,
+    HomeNumber,
+    NodeId,
+)
 
 SERVICES_PER_PAGE = 64
 """Rows of one answer to a listing of services: about 10 KB."""
@@ -76,6 +83,8 @@ class ServiceDescribed(Answer, frozen=True, gc=False, tag=73):
     wrong_queues: WrongQueues = ()
     node: NodeId = b""
     absent: int = 0
+    """Queues of the part at this node's home that it does not have."""
+    home: HomeNumber = b""
 
 
 class RecomputeService(Call, frozen=True, gc=False, tag=74):
@@ -109,11 +118,13 @@ class ServiceSwitched(Answer, frozen=True, gc=False, tag=77):
 
 
 class ListServiceQueues(Call, frozen=True, gc=False, tag=78):
-    """A page of a service's queues behind that one, in the order of their hashes."""
+    """A page of a service's queues behind that one, in the order of their homes and hashes."""
 
     service: ServiceName
     after: Annotated[bytes, Meta(max_length=ID_BYTES)] = b""
     count: BlockSize = QUEUES_PER_BLOCK
+    home: HomeNumber = b""
+    """Of the part at that home alone; empty for all parts, one behind the other."""
 
 
 class ServiceQueuesListed(Answer, frozen=True, gc=False, tag=79):
@@ -136,6 +147,7 @@ class VerifyService(Call, frozen=True, gc=False, tag=81):
     hash: Hash
     estimate: EstimateBytes = b""
     cells_min: Annotated[int, Meta(ge=0, le=1 << 24)] = 0
+    home: HomeNumber = b""
 
 
 COMMANDS = (

@@ -1,1 +1,1 @@
-select hash_high from moorline.association where service = $1 and queue = $2
+select home, hash_high from moorline.association where service = $1 and queue = $2

@@ -4,4 +4,4 @@ update moorline.service set name = $1, fingerprint = case
     else $2
 end
 where principal = $1
-returning number, id, name, salt, is_disabled
+returning number, id, name, salt, is_disabled, epoch

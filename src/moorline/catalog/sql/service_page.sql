@@ -1,3 +1,3 @@
--- A page of a service's queues behind that high hash, in the order of the hashes.
+-- A page of the queues of a part of a service behind that high hash, in the order of the hashes.
 select hash_high, queue from moorline.association
-where service = $1 and (hash_high, queue) > ($2, $3) order by hash_high, queue limit $4
+where service = $1 and home = $2 and (hash_high, queue) > ($3, $4) order by hash_high, queue limit $5

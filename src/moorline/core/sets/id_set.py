@@ -27,6 +27,10 @@ class IdSet:
         self.low: Words = low[order]
         self.order = order
 
+    @staticmethod
+    def empty() -> "IdSet":
+        return IdSet(np.empty(0, np.uint64), np.empty(0, np.uint64))
+
     def __len__(self) -> int:
         return len(self.high)
 

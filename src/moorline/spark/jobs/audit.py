@@ -38,7 +38,10 @@ where a.service = $1 and ((a.hash_high >> 56) & 255) = $2
 SERVICES = "select number, name from moorline.service order by name"
 
 KEPT = """
-select service, bucket, count, hash_high as high, hash_low as low from moorline.service_bucket
+select * from (
+    select service, bucket, sum(count)::bigint as count, bit_xor(hash_high) as high, bit_xor(hash_low) as low
+    from moorline.service_bucket group by service, bucket
+) as kept
 """
 
 
