@@ -331,6 +331,9 @@ ARGUMENTS: dict[str, Callable[[World], Awaitable[tuple[Any, ...]]]] = {
     "Moor.echo": _always(b"ahoy"),
     "Moor.echo_all": _always([b"ahoy"] * 50),
     "Moor.get_all": _made(lambda world: (world.plain[:50],)),
+    # Nobody speaks MQTT here: both are refused.
+    "Moor.kick_mqtt_client": _always("nobody"),
+    "Moor.mqtt_client": _always("nobody"),
     "Moor.publish": _made(lambda world: (TOPIC, *world.bodies("published", 1))),
     "Moor.publish_all": _records,
     # No table is called so: both are refused, also where they are cancelled.

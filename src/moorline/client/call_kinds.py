@@ -22,6 +22,7 @@ from moorline.wire.access import (
 from moorline.wire.audit import ReadAudit
 from moorline.wire.group import DescribeGroup, ListGroups
 from moorline.wire.message import Message
+from moorline.wire.mqtt_client import ListMqttClients, ShowMqttClient
 from moorline.wire.node import Describe, Echo, ListNodes
 from moorline.wire.queue import DescribeQueue, Get, ListQueues, Subscribe
 from moorline.wire.topic import DescribeStreams, ListTopics, OpenSession, Publish, SubscribeTopic
@@ -40,6 +41,7 @@ QUESTIONS: frozenset[type[Message]] = frozenset(
         ListGrants,
         ListGroups,
         ListMembers,
+        ListMqttClients,
         ListNodes,
         ListOwners,
         ListQueues,
@@ -47,6 +49,7 @@ QUESTIONS: frozenset[type[Message]] = frozenset(
         ListTopics,
         ListUsers,
         ReadAudit,
+        ShowMqttClient,
         WhoAmI,
     }
 )

@@ -172,7 +172,7 @@ class Moor:
         found: list[MqttClientFacts] = []
         while True:
             after = found[-1].client_id if found else ""
-            page = await self._caller.call(partial(ListMqttClients, after=after), MqttClientsListed)
+            page = await self._calls.call(partial(ListMqttClients, after=after), MqttClientsListed)
             found += page.clients
             if page.is_last or not page.clients:
                 return found
@@ -180,13 +180,13 @@ class Moor:
     async def mqtt_client(self, client_id: str) -> tuple[MqttClientFacts, list[tuple[str, int]]]:
         """One of them, with its filters and their QoS."""
         asked = partial(ShowMqttClient, client_id=client_id)
-        shown = await self._caller.call(asked, MqttClientShown)
+        shown = await self._calls.call(asked, MqttClientShown)
         return shown.client, list(shown.filters)
 
     async def kick_mqtt_client(self, client_id: str, *, ends_session: bool = False) -> None:
         """The operator's: ends its connection, and with `ends_session` what is kept of it."""
         asked = partial(KickMqttClient, client_id=client_id, ends_session=ends_session)
-        await self._caller.call(asked, Done)
+        await self._calls.call(asked, Done)
 
     async def confirm_clock(self) -> ClockConfirmed:
         """The operator's: the node's wall clock is right, although it has jumped."""
