@@ -419,6 +419,9 @@ LOCAL_NODE_READY_MS = 60_000
 PASS_LIFE_S = 12 * 3_600
 """For how long a page may act as whoever gave it a pass, at most: a working day."""
 
+PASSES_PER_PRINCIPAL_MAX = 16
+"""Of one: a browser or two, asked for now and then."""
+
 PASSES_MAX = 1_024
 """Passes that a node remembers; behind that the oldest goes."""
 

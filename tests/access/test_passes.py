@@ -6,9 +6,10 @@ from typing import Any, cast
 import pytest
 
 from moorline.access.passes import Passes
+from moorline.core.access.certificate import CertificateProblem, PeerCertificate
 from moorline.core.access.principal import Proof
 from moorline.errors import Denied
-from moorline.limits import PASS_LIFE_S, PASSES_MAX
+from moorline.limits import PASS_LIFE_S, PASSES_MAX, PASSES_PER_PRINCIPAL_MAX
 from moorline.net.clock import wall_ms
 from moorline.net.session import Session
 from moorline.net.tls import ANONYMOUS, Identity
@@ -54,8 +55,36 @@ def test_nodes_get_none() -> None:
         Passes().make(of(Identity("node:node-2", Proof.NODE)), MakePass(1))
 
 
-def test_only_so_many_are_kept_and_the_oldest_go() -> None:
+def test_only_so_many_are_kept_and_the_oldest_go_first_ones_own() -> None:
     passes = Passes()
-    made = [passes.make(of(ANONYMOUS), MakePass(call)) for call in range(PASSES_MAX + 10)]
+    others = passes.make(of(Identity("anna", Proof.TOKEN)), MakePass(1))
+    made = [
+        passes.make(of(ANONYMOUS), MakePass(call)) for call in range(PASSES_PER_PRINCIPAL_MAX + 10)
+    ]
     known = [passes.find(one.text.encode()) is not None for one in made]
-    assert known == [False] * 10 + [True] * PASSES_MAX
+    assert known == [False] * 10 + [True] * PASSES_PER_PRINCIPAL_MAX
+    assert passes.find(others.text.encode()) is not None
+    for number in range(PASSES_MAX):
+        passes.make(of(Identity(f"one {number}", Proof.TOKEN)), MakePass(1))
+    assert passes.find(others.text.encode()) is None
+
+
+class Untrusting:
+    """Takes no certificate any more."""
+
+    def describe(self, encoded: bytes, now_ms: int) -> CertificateProblem:
+        raise NotImplementedError
+
+    def problem_of(self, certificate: PeerCertificate, now_ms: int) -> str:  # noqa: ARG002
+        return "it is revoked"
+
+
+def test_a_pass_ends_with_the_certificate_by_which_it_was_asked_for() -> None:
+    passes = Passes()
+    certificate = cast("PeerCertificate", object())
+    proven = Identity("anna", Proof.CERTIFICATE, certificate=certificate)
+    by_certificate = passes.make(of(proven), MakePass(1))
+    by_token = passes.make(of(Identity("anna", Proof.TOKEN)), MakePass(2))
+    passes.judge_again(Untrusting())
+    assert passes.find(by_certificate.text.encode()) is None
+    assert passes.find(by_token.text.encode()) is not None

@@ -14,8 +14,9 @@ import msgspec
 
 from moorline.core.access.principal import Proof
 from moorline.errors import Denied
-from moorline.limits import PASS_LIFE_S, PASSES_MAX, TOKEN_BYTES
+from moorline.limits import PASS_LIFE_S, PASSES_MAX, PASSES_PER_PRINCIPAL_MAX, TOKEN_BYTES
 from moorline.net.clock import wall_ms
+from moorline.net.listener import Describer
 from moorline.net.session import Session
 from moorline.net.tls import Identity
 from moorline.wire.access import MakePass, PassMade
@@ -44,7 +45,7 @@ class Passes:
         expires_ms = wall_ms() + (call.life_s or PASS_LIFE_S) * 1_000
         if identity.expires_ms is not None:
             expires_ms = min(expires_ms, identity.expires_ms)
-        self._make_room()
+        self._make_room(identity.principal)
         text = secrets.token_urlsafe(TOKEN_BYTES)
         lasting = msgspec.structs.replace(identity, expires_ms=expires_ms)
         self._by_hash[_hash(text)] = Pass(lasting, session.is_local)
@@ -55,14 +56,28 @@ class Passes:
         found = self._by_hash.get(hashlib.sha256(text).digest())
         return found if found is not None and found.expires_ms > wall_ms() else None
 
-    def _make_room(self) -> None:
+    def judge_again(self, trust: Describer) -> None:
+        """Other files of TLS are in use: passes that were asked for by what is not taken any more end."""
         now_ms = wall_ms()
-        if len(self._by_hash) >= PASSES_MAX:
-            kept = {key: one for key, one in self._by_hash.items() if one.expires_ms > now_ms}
-            # The oldest goes: whoever asks for very many takes them from those who asked before.
-            while len(kept) >= PASSES_MAX:
-                del kept[next(iter(kept))]
-            self._by_hash = kept
+        for key, one in list(self._by_hash.items()):
+            certificate = one.identity.certificate
+            if certificate is not None and trust.problem_of(certificate, now_ms):
+                del self._by_hash[key]
+
+    def _make_room(self, principal: str) -> None:
+        """Whoever asks for very many takes them from its own, and only then from others."""
+        now_ms = wall_ms()
+        ended = [key for key, one in self._by_hash.items() if one.expires_ms <= now_ms]
+        own = [key for key, one in self._by_hash.items() if one.identity.principal == principal]
+        oldest = (
+            own[: len(own) - PASSES_PER_PRINCIPAL_MAX + 1]
+            if len(own) >= PASSES_PER_PRINCIPAL_MAX
+            else []
+        )
+        for key in {*ended, *oldest}:
+            del self._by_hash[key]
+        while len(self._by_hash) >= PASSES_MAX:
+            del self._by_hash[next(iter(self._by_hash))]
 
 
 def _hash(text: str) -> bytes:

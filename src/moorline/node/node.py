@@ -516,6 +516,7 @@ class Node:
 
     async def _open_tls(self, stack: contextlib.AsyncExitStack) -> None:
         def changed() -> None:
+            self._access.passes.judge_again(files.trust)
             self._listeners.judge_again(files.trust)
             if self._mqtt is not None:
                 self._mqtt.listeners.judge_again(files.trust)

@@ -117,7 +117,8 @@ class Peer:
             self._expiry.cancel()
             self._expiry = None
         self.is_entered = False
-        self.allowance = None
         hooks, self._hooks = self._hooks, []
         for hook in hooks:
             hook()
+        # Behind them: what they held is given back to it.
+        self.allowance = None
