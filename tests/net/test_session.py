@@ -282,7 +282,7 @@ async def test_t51_hostile_hellos_are_closed_with_a_reason(data: bytes, code: by
 async def test_one_connection_too_many_is_told_that_the_node_is_busy() -> None:
     async with serving(Server(connections_max=1)) as (_, address), connect(str(address)) as first:
         with pytest.raises((Refused, ConnectionLost), match="BUSY"):
-            async with connect(str(address)) as second:
+            async with connect(str(address), reconnect=False) as second:
                 await second.echo(b"too many")
         assert await first.echo(b"inside") == b"inside"
 

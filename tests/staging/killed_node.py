@@ -27,33 +27,68 @@ METHODS: dict[str, tuple[type, str]] = {
 }
 
 
+class Point:
+    """Counts calls from the decision on, and ends the process at one of them."""
+
+    def __init__(self, when: str, times: int) -> None:
+        self.is_decided = False
+        self._when, self._times = when, times
+        self._calls = 0
+
+    def before(self) -> None:
+        self._calls += self.is_decided
+        self._kill_if("before")
+
+    def after(self) -> None:
+        self._kill_if("after")
+
+    def _kill_if(self, when: str) -> None:
+        if self.is_decided and self._calls == self._times and self._when == when:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
 def kill_at(when: str, method: str, times: int) -> None:
     kind, name = METHODS[method]
-    original: Callable[..., Any] = getattr(kind, name)
-    decide = StagingStore.decide
-    is_decided = method == "decide"
-    calls = 0
+    point = Point(when, times)
+    point.is_decided = method == "decide"
+    if not point.is_decided:
+        decide = StagingStore.decide
 
-    def counted(*arguments: Any) -> Any:
-        nonlocal calls
-        calls += is_decided
-        is_now = is_decided and calls == times
-        if is_now and when == "before":
-            os.kill(os.getpid(), signal.SIGKILL)
-        result = original(*arguments)
-        if is_now:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return result
+        def decided(*arguments: Any) -> Any:
+            result = decide(*arguments)
+            point.is_decided = True
+            return result
 
-    def decided(*arguments: Any) -> Any:
-        nonlocal is_decided
-        result = decide(*arguments)
-        is_decided = True
-        return result
-
-    if method != "decide":
         StagingStore.decide = decided  # type: ignore[method-assign,assignment]
-    setattr(kind, name, counted)
+    original: Callable[..., Any] = getattr(kind, name)
+    if name != "write":
+
+        def counted(*arguments: Any) -> Any:
+            point.before()
+            result = original(*arguments)
+            point.after()
+            return result
+
+        setattr(kind, name, counted)
+        return
+
+    # A batch is begun on the loop, or else written by a thread: either is its write.
+    begin: Callable[..., bool] = kind.begin  # type: ignore[attr-defined]
+
+    def begun(*arguments: Any) -> bool:
+        point.before()
+        result = begin(*arguments)
+        if result:
+            point.after()
+        return result
+
+    def written(*arguments: Any) -> Any:
+        result = original(*arguments)
+        point.after()
+        return result
+
+    setattr(kind, "begin", begun)  # noqa: B010
+    setattr(kind, name, written)
 
 
 if __name__ == "__main__":

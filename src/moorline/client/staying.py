@@ -378,7 +378,9 @@ class StayingLink:
         self._post(machine.LinkLost(attempt, why, unsent))
 
     async def _resume(self, attempt: int, is_first: bool) -> None:
-        caller = self._reached[attempt]
+        caller = self._reached.get(attempt)
+        if caller is None:
+            return  # given up before this began
         try:
             await self.resume(caller, is_first)
         except (ConnectionLost, Refused):
