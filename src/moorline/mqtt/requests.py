@@ -31,6 +31,7 @@ from moorline.limits import (
 from moorline.mqtt.filters import Starts
 from moorline.mqtt.outlet import Member
 from moorline.mqtt.stored import KeptFilter, encode_filters
+from moorline.net.session_rights import SessionAllowance
 from moorline.topics.paths import path_of_topic
 from moorline.wire.mqtt.encoder import encode
 
@@ -58,6 +59,10 @@ class Requests:
         self._is_over = False
         self._members: dict[str, KeptFilter] = {}
         """Shared subscriptions, as they are kept."""
+        self._places: set[str] = set()
+        """Plain filters that have a place in the quota of the client's principal."""
+        self._allowance: SessionAllowance | None = None
+        """That they were taken from: the client has none any more when they are given back."""
 
     def take(self, request: Request) -> None:
         self._waiting.append(request)
@@ -183,15 +188,31 @@ class Requests:
         )
         if is_full and one.filter not in filters:
             raise OverQuota(f"a client has at most {MQTT_FILTERS_MAX} filters")
-        if one.filter not in filters:
-            self._take(1)
+        self._take(one.filter)
         return filters.put(one, identifier, starts)
 
-    def _take(self, places: int) -> None:
+    def _take(self, text: str) -> None:
+        """A place for a filter; once, however often it comes."""
         allowance = self._client.allowance
-        if allowance is not None:
-            allowance.take((Quota.SUBSCRIPTIONS, places))
-            self._client.at_end(lambda: allowance.give_back((Quota.SUBSCRIPTIONS, places)))
+        if allowance is None or text in self._places:
+            return
+        allowance.take((Quota.SUBSCRIPTIONS, 1))
+        self._places.add(text)
+        if self._allowance is None:
+            self._allowance = allowance
+            self._client.at_end(self._give_all_back)
+
+    def _give_back(self, text: str) -> None:
+        if text in self._places and self._allowance is not None:
+            self._places.discard(text)
+            self._allowance.give_back((Quota.SUBSCRIPTIONS, 1))
+
+    def _give_all_back(self) -> None:
+        allowance, places = self._allowance, len(self._places)
+        self._allowance = None
+        self._places.clear()
+        if allowance is not None and places:
+            allowance.give_back((Quota.SUBSCRIPTIONS, places))
 
     async def join(self, one: Subscription, identifier: int | None, *, is_new: bool) -> None:
         session = self._session
@@ -217,8 +238,13 @@ class Requests:
             if session.own.row is not None and subscription is not None:
                 row = session.own.row
                 await self._broker.context.sessions.unsubscribe(row.name, row.epoch, text)
+            # This one is needed until its feeds are drained: those that were left before it go.
+            members = session.outlet.members
+            for known in [one for one in members if one not in session.own.subscriptions]:
+                del members[known]
             return ReasonCode.SUCCESS
         if session.filters.remove(text):
+            self._give_back(text)
             return ReasonCode.SUCCESS
         return ReasonCode.NO_SUBSCRIPTION_EXISTED
 
@@ -234,6 +260,7 @@ class Requests:
     async def _resume(self, kept: Sequence[KeptFilter], reader: int) -> None:
         """Filters that are not granted by now stay the client's, and let nothing through."""
         session, client = self._session, self._client
+        plain: list[str] = []
         for one in kept:
             try:
                 if shared_name(one.filter) is not None:
@@ -241,6 +268,7 @@ class Requests:
                     continue
                 session.filters.put(one.subscription, one.identifier, None)
                 demand(client.rights, SUBSCRIBE, path_of_topic(one.filter))
+                plain.append(one.filter)
             except (Denied, OverQuota, RightsUnknown) as error:
                 if not session.filters.withhold(one.filter):
                     self._members[one.filter] = one
@@ -250,3 +278,11 @@ class Requests:
                 session.own, reader, MQTT_IN_FLIGHT_MAX, session.filters
             )
             session.pass_places()
+        # Behind the place in the streams, which needs one of the quota too, and all of them need it.
+        for text in plain:
+            try:
+                if text in session.filters:
+                    self._take(text)
+            except OverQuota as error:
+                session.filters.withhold(text)
+                self._broker.demands.tell(client, ACT, error)
