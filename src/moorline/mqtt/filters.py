@@ -85,6 +85,9 @@ class Filters:
         self._granted.remove(text)
         return True
 
+    def is_withheld(self, text: str) -> bool:
+        return text in self._withheld
+
     def granted(self, topic: str) -> Granted | None:
         return self._granted.granted(topic)
 
