@@ -209,3 +209,13 @@ def test_versions_share_their_messages(join: Join, name: str) -> None:
     new.subscribe(name)
     old.publish(name, b"old", 1)
     assert (old.message().payload, new.message().payload) == (b"old", b"old")
+
+
+def test_a_body_that_is_too_large_is_refused_with_a_reason_that_puback_has(
+    join: Join, name: str
+) -> None:
+    client = join()
+    for qos in (1, 2):
+        said = client.publish(name, bytes(300 * 1_024), qos)
+        assert said is ReasonCode.QUOTA_EXCEEDED
+    assert client.publish(name, b"small", 1) is ReasonCode.SUCCESS
