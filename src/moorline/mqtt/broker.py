@@ -167,11 +167,16 @@ class MqttBroker:
         session = ClientSession(client, self, name)
         client.session = session
         present = await self._opened(client, session, connect, expiry_s)
-        await self.wills.connected(
-            client, name, expiry_s, connect.will, clean_start=connect.clean_start
-        )
-        if not client.is_open:
-            raise ConnectionLost("the client went while its session was opened")
+        try:
+            await self.wills.connected(
+                client, name, expiry_s, connect.will, clean_start=connect.clean_start
+            )
+            if not client.is_open:
+                raise ConnectionLost("the client went while its session was opened")
+        except BaseException:
+            # Nobody heard CONNACK: a will of such a client is not published, and its life is over.
+            self.wills.disconnected(name, is_normal=True, expiry_s=expiry_s)
+            raise
         self.clients[client.client_id] = self.by_name[name] = client
         self.counts.connected += 1
         self.counts.most_clients = max(self.counts.most_clients, len(self.clients))
