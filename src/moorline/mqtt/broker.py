@@ -10,6 +10,7 @@ import logging
 import secrets
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 from moorline.access.demands import Demands
 from moorline.access.guard import demand
@@ -92,7 +93,7 @@ class MqttBroker:
         self.system_topics = SystemTopics(self)
         self.wills = Wills(self)
         self._settling: dict[str, asyncio.Task[None]] = {}
-        self._opening: dict[str, asyncio.Lock] = {}
+        self._opening: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._is_shared = config.catalog != "embedded"
 
     def terms(self, methods: frozenset[str]) -> ConnectionTerms:
@@ -142,6 +143,7 @@ class MqttBroker:
         principal = client.rights.principal
         client.producer = producer_number(principal, client.client_id)
         client.numbered_producer = producer_number(principal, f"{client.client_id}\0qos2")
+        # It is there as long as anybody holds it, or waits for it.
         lock = self._opening.setdefault(client.name, asyncio.Lock())
         try:
             async with lock:
@@ -156,9 +158,6 @@ class MqttBroker:
             raise Refused(
                 ReasonCode.SERVER_UNAVAILABLE, "the catalog does not answer: connect again later"
             ) from error
-        finally:
-            if not lock.locked():
-                self._opening.pop(client.name, None)
 
     async def _open(self, client: Client, connect: Connect, assigned: str) -> None:
         name = client.name
