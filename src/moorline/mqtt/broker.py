@@ -8,12 +8,13 @@ CONNECT ─► judged ─► the id is ours: whoever had it here is ended, and h
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from moorline.access.demands import Demands
 from moorline.access.guard import demand
+from moorline.access.judging import Judging
 from moorline.catalog.mqtt_sessions import MqttSessions
 from moorline.config.settings import Config
 from moorline.core.access.principal import Proof
@@ -80,8 +81,11 @@ class MqttBroker:
         """Those that are connected, by their id."""
         self.by_name: dict[str, Client] = {}
         """The same by the name of the session."""
+        self._open_sessions: dict[ClientSession, None] = {}
+        """Of every connection, also of one that is about to have its id."""
         self.exchanges = ExchangeCommits(mqtt_sessions)
         self._tasks = Tasks("a client of MQTT was not served")
+        self._judging = Judging(self._judge_all, self._tasks.spawn)
         self.publishing = Publishing(
             topics,
             demands,
@@ -114,10 +118,14 @@ class MqttBroker:
         return Identity(principal, proof)
 
     def judge_soon(self) -> None:
-        """Behind a change of rights."""
-        for client in list(self.clients.values()):
-            if client.session is not None:
-                client.session.judge_again()
+        """Behind a change of rights: filters that are not granted any more let nothing through, in slices."""
+        self._judging.soon()
+
+    def _judge_all(self) -> Generator[None, None, None]:
+        for session in list(self._open_sessions):
+            if session in self._open_sessions:
+                yield from session.judge_again()
+            yield
 
     async def close(self) -> None:
         """Clients are gone by now; what they left is stored."""
@@ -162,9 +170,13 @@ class MqttBroker:
     async def _open(self, client: Client, connect: Connect, assigned: str) -> None:
         name = client.name
         await self._end_other(client, name)
+        if not client.is_open:
+            raise ConnectionLost("the client went before its session was opened")
         expiry_s = client.session_expiry_s
         session = ClientSession(client, self, name)
         client.session = session
+        self._open_sessions[session] = None
+        client.at_end(lambda: self._open_sessions.pop(session, None))
         present = await self._opened(client, session, connect, expiry_s)
         try:
             await self.wills.connected(

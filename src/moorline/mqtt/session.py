@@ -6,7 +6,7 @@ catalog, or is nobody's, where the session ends too.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from moorline.catalog.sessions import SessionRow
@@ -328,14 +328,15 @@ class ClientSession:
         self.outlet.members.pop(number, None)
         self._withheld(filter_text, code)
 
-    def judge_again(self) -> None:
-        """Rights have changed: plain filters that are not granted let nothing through."""
+    def judge_again(self) -> Generator[None, None, None]:
+        """Rights have changed: plain filters that are not granted let nothing through. A step for each."""
         rights = self.client.rights
         for kept in self.filters.kept:
             if not rights.at(path_of_topic(kept.filter)) & SUBSCRIBE and self.filters.withhold(
                 kept.filter
             ):
                 self._withheld(kept.filter, "DENIED")
+            yield
 
     def _withheld(self, filter_text: str, code: str) -> None:
         self.client.counts.filters_denied += 1
