@@ -4,6 +4,7 @@ A durable session's filters are written to the catalog once for all that wait, b
 answered: 8,000 SUBSCRIBEs at a start are some tens of statements.
 """
 
+import asyncio
 import logging
 from collections import deque
 from collections.abc import Sequence
@@ -25,8 +26,10 @@ from moorline.errors import (
 from moorline.limits import (
     MQTT_FILTERS_BYTES_MAX,
     MQTT_FILTERS_MAX,
+    MQTT_FILTERS_PER_BATCH,
+    MQTT_FILTERS_PER_SLICE,
+    MQTT_FILTERS_WAITING_MAX,
     MQTT_IN_FLIGHT_MAX,
-    MQTT_SUBSCRIBES_WAITING_MAX,
 )
 from moorline.mqtt.filters import Starts
 from moorline.mqtt.outlet import Member
@@ -42,8 +45,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("moorline.mqtt")
 
 ACT: Final = "Subscribe"
-BATCH: Final = 256
-"""Requests that are answered together."""
 WAIT: Final = "requests"
 Request = Subscribe | Unsubscribe
 
@@ -54,9 +55,13 @@ class Requests:
         self._broker = broker
         self._client = session.client
         self._waiting: deque[Request] = deque()
+        self._filters_waiting = 0
+        """Of all of them: one may name thousands."""
         self._is_working = True
         """Also until the session goes on: what comes meanwhile waits."""
         self._is_over = False
+        self._done = 0
+        """Filters, for the slices they are done in."""
         self._members: dict[str, KeptFilter] = {}
         """Shared subscriptions, as they are kept."""
         self._places: set[str] = set()
@@ -66,7 +71,8 @@ class Requests:
 
     def take(self, request: Request) -> None:
         self._waiting.append(request)
-        if len(self._waiting) >= MQTT_SUBSCRIBES_WAITING_MAX:
+        self._filters_waiting += _filters_of(request)
+        if self._filters_waiting >= MQTT_FILTERS_WAITING_MAX:
             self._client.hold_reading(WAIT)
         if not self._is_working:
             self._is_working = True
@@ -75,13 +81,13 @@ class Requests:
     def close(self) -> None:
         self._is_over = True
         self._waiting.clear()
+        self._filters_waiting = 0
 
     async def _work(self) -> None:
         try:
             while self._waiting and not self._is_over:
-                batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
-                await self._answer(batch)
-                if len(self._waiting) < MQTT_SUBSCRIBES_WAITING_MAX // 2:
+                await self._answer(self._batch())
+                if self._filters_waiting < MQTT_FILTERS_WAITING_MAX // 2:
                     self._client.release_reading(WAIT)
         except (MoorlineError, OSError) as error:
             if not self._is_over:
@@ -90,11 +96,31 @@ class Requests:
         finally:
             self._is_working = False
 
+    def _batch(self) -> list[Request]:
+        """Those that are answered together: one at least, however many filters it names."""
+        batch: list[Request] = []
+        filters = 0
+        while self._waiting and (
+            not batch or filters + _filters_of(self._waiting[0]) <= MQTT_FILTERS_PER_BATCH
+        ):
+            batch.append(self._waiting.popleft())
+            filters += _filters_of(batch[-1])
+        self._filters_waiting -= filters
+        return batch
+
+    async def _give_way(self) -> None:
+        """After each slice of filters others have their turn of the loop."""
+        self._done += 1
+        if not self._done % MQTT_FILTERS_PER_SLICE:
+            await asyncio.sleep(0)
+
     async def _answer(self, batch: Sequence[Request]) -> None:
         session, client = self._session, self._client
         starts = self._broker.sessions.ends() if session.reading else None
         answers: list[bytes] = []
         wanted: list[tuple[Subscription, int | None]] = []
+        figures: set[str] = set()
+        """Filters of `$SYS`: its values are told once for each, however often it comes."""
         for request in batch:
             if isinstance(request, Subscribe):
                 reasons = []
@@ -103,14 +129,22 @@ class Requests:
                 for one in request.subscriptions:
                     reason, is_retained = await self._subscribe(one, identifier, starts)
                     reasons.append(reason)
-                    if is_retained:
+                    if is_retained and one.filter not in figures:
                         wanted.append((one, identifier))
+                        if one.filter.startswith("$SYS"):
+                            figures.add(one.filter)
+                    await self._give_way()
+                    if self._is_over:
+                        return
                 answer: Suback | Unsuback = Suback(request.packet_id, tuple(reasons))
             else:
-                outcome = [await self._unsubscribe(text) for text in request.filters]
+                outcome = []
+                for text in request.filters:
+                    outcome.append(await self._unsubscribe(text))
+                    await self._give_way()
+                    if self._is_over:
+                        return
                 answer = Unsuback(request.packet_id, tuple(outcome))
-            if self._is_over:
-                return
             answers.append(encode(answer, client.level))
         await self._read()
         await self._store()
@@ -262,6 +296,9 @@ class Requests:
         session, client = self._session, self._client
         plain: list[str] = []
         for one in kept:
+            await self._give_way()
+            if self._is_over:
+                return
             try:
                 if shared_name(one.filter) is not None:
                     await self.join(one.subscription, one.identifier, is_new=False)
@@ -286,3 +323,7 @@ class Requests:
             except OverQuota as error:
                 session.filters.withhold(text)
                 self._broker.demands.tell(client, ACT, error)
+
+
+def _filters_of(request: Request) -> int:
+    return len(request.subscriptions if isinstance(request, Subscribe) else request.filters)

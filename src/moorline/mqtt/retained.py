@@ -40,8 +40,10 @@ class RetainedMessages:
         text, principal = subscription.filter, client.rights.principal
         if text not in session.filters or session.filters.is_withheld(text):
             return
-        for payload in broker.system_topics.now(text):
-            session.outlet.send([payload])
+        figures = list(broker.system_topics.now(text))
+        if figures:
+            await session.outlet.room()
+            session.outlet.send(figures)
         ours = await broker.topics.retained(text, principal)
         theirs = await broker.context.directory.retained(text)
         frames = iter(await in_slices(newest_retained(ours, theirs), principal))
