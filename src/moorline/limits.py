@@ -2206,6 +2206,9 @@ start, and as many again."""
 MQTT_FILTERS_PER_BATCH = 1_024
 """Filters that are written to the catalog, and answered, together."""
 
+MQTT_STARTS_LOOK_MS = 1_000
+"""Time between two looks at filters that began later than the place of their client."""
+
 MQTT_FILTERS_PER_SLICE = 64
 """Filters of one client that are done in one turn of the loop: about a millisecond."""
 
