@@ -2202,8 +2202,18 @@ MQTT_GOODBYE_MS = 1_000
 MQTT_CLIENTS_PER_PAGE_MAX = 1_000
 """Rows of one answer to a list of clients."""
 
-MQTT_SUBSCRIBES_WAITING_MAX = 16_384
-"""SUBSCRIBEs and UNSUBSCRIBEs of one client that wait for the catalog, before it is read from no more."""
+MQTT_FILTERS_WAITING_MAX = 16_384
+"""Filters of SUBSCRIBEs and UNSUBSCRIBEs of one client that wait, before it is read from no more: 8,000 at a
+start, and as many again."""
+
+MQTT_FILTERS_PER_BATCH = 1_024
+"""Filters that are written to the catalog, and answered, together."""
+
+MQTT_STARTS_LOOK_MS = 1_000
+"""Time between two looks at filters that began later than the place of their client."""
+
+MQTT_FILTERS_PER_SLICE = 64
+"""Filters of one client that are done in one turn of the loop: about a millisecond."""
 
 MQTT_WILLS_PER_LOOK_MAX = 1_000
 """Wills that one look at the catalog takes; more are there at the next."""

@@ -209,3 +209,36 @@ def test_versions_share_their_messages(join: Join, name: str) -> None:
     new.subscribe(name)
     old.publish(name, b"old", 1)
     assert (old.message().payload, new.message().payload) == (b"old", b"old")
+
+
+def test_a_body_that_is_too_large_is_refused_with_a_reason_that_puback_has(
+    join: Join, name: str
+) -> None:
+    client = join()
+    for qos in (1, 2):
+        said = client.publish(name, bytes(300 * 1_024), qos)
+        assert said is ReasonCode.QUOTA_EXCEEDED
+    assert client.publish(name, b"small", 1) is ReasonCode.SUCCESS
+
+
+def test_packets_of_thousands_of_filters_are_answered_in_order(join: Join, name: str) -> None:
+    from moorline.core.mqtt.packets import Suback, Subscribe, Unsuback, Unsubscribe
+
+    client, count = join(), 4_000
+    client.say(
+        *(
+            Subscribe(of + 1, tuple(Subscription(f"{name}/{of}/{n}", 1) for n in range(count)))
+            for of in range(2)
+        ),
+        *(Unsubscribe(of + 3, tuple(f"{name}/{of}/{n}" for n in range(count))) for of in range(2)),
+        Subscribe(5, (Subscription(name, 1),)),
+    )
+    for packet_id in (1, 2):
+        subscribed = client.hear(Suback)
+        assert subscribed.packet_id == packet_id
+        assert subscribed.reasons == (ReasonCode.GRANTED_QOS_1,) * count
+    for packet_id in (3, 4):
+        left = client.hear(Unsuback)
+        assert left.packet_id == packet_id
+        assert left.reasons == (ReasonCode.SUCCESS,) * count
+    assert client.hear(Suback).packet_id == 5

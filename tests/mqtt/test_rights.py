@@ -7,7 +7,7 @@ import pytest
 from tests.mqtt.wire_client import WireClient
 from tests.process.nodes import NodeProcess, eventually, run_moor
 
-from moorline.core.mqtt.packets import Publish, Will
+from moorline.core.mqtt.packets import Publish, Unsuback, Unsubscribe, Will
 from moorline.core.mqtt.reason import ReasonCode
 
 PASSWORD = "a long enough password"
@@ -134,3 +134,24 @@ def test_a_quota_of_messages_a_second_has_its_reason(tmp_path: Path) -> None:
         client.connect()
         said = {client.publish("t", b"x", 1) for _ in range(30)}
         assert said == {ReasonCode.SUCCESS, ReasonCode.QUOTA_EXCEEDED}
+
+
+def test_filters_that_are_left_give_their_places_back(tmp_path: Path) -> None:
+    with NodeProcess(tmp_path / "data", "--set=access.quotas=@everyone subscriptions 4") as node:
+        with WireClient(node.mqtt, name="many") as client:
+            client.connect(clean=False, expiry_s=600)
+            for number in range(6):
+                said = client.subscribe(f"t/{number}")
+                assert said.reasons == (ReasonCode.GRANTED_QOS_1,)
+                client.say(Unsubscribe(99, (f"t/{number}",)))
+                assert client.hear(Unsuback).reasons == (ReasonCode.SUCCESS,)
+            said = client.subscribe("a", "b", "c", "d", "e")
+            assert said.reasons[:3] == (ReasonCode.GRANTED_QOS_1,) * 3
+            assert said.reasons[-1] is ReasonCode.QUOTA_EXCEEDED
+        # What the session had holds its places when it goes on, and gives them back when it ends.
+        with WireClient(node.mqtt, name="many") as client:
+            client.connect(clean=False, expiry_s=0)
+            assert client.subscribe("f", "g").reasons[-1] is ReasonCode.QUOTA_EXCEEDED
+        with WireClient(node.mqtt, name="other") as client:
+            client.connect()
+            assert client.subscribe("a", "b", "c").reasons == (ReasonCode.GRANTED_QOS_1,) * 3

@@ -1,7 +1,9 @@
 """Wills and retained messages against a real node."""
 
 import time
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
 from tests.mqtt.conftest import Join
 from tests.mqtt.wire_client import WireClient
@@ -18,6 +20,7 @@ from moorline.core.mqtt.packets import (
     Will,
 )
 from moorline.core.mqtt.reason import ReasonCode
+from moorline.mqtt.wills import Life, Wills
 
 
 def will_of(topic: str, level: int = MQTT_5, *, delay_s: int = 0, retain: bool = False) -> Will:
@@ -179,3 +182,20 @@ def test_dashboards_find_their_topics(join: Join) -> None:
     other = join()
     other.subscribe("#", qos=0)
     assert not any(isinstance(one, Publish) and one.topic.startswith("$") for one in other.heard)
+
+
+async def test_a_life_whose_connection_did_not_come_to_be_ends_without_its_will() -> None:
+    class Broker:
+        def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+            self.work = work
+
+    broker = Broker()
+    wills = Wills(broker)  # type: ignore[arg-type]
+    life = wills._lives["a"] = Life(wills, "a", is_kept=False)
+    life.machine.connected(0, will_of("t"), True, 0)
+    life.is_connected = True
+    wills.disconnected("a", is_normal=True, expiry_s=0)
+    await broker.work
+    assert not wills._lives
+    assert life.testator is None
+    wills.disconnected("a", is_normal=True, expiry_s=0)

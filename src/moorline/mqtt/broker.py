@@ -8,11 +8,13 @@ CONNECT ─► judged ─► the id is ours: whoever had it here is ended, and h
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 from moorline.access.demands import Demands
 from moorline.access.guard import demand
+from moorline.access.judging import Judging
 from moorline.catalog.mqtt_sessions import MqttSessions
 from moorline.config.settings import Config
 from moorline.core.access.principal import Proof
@@ -79,8 +81,11 @@ class MqttBroker:
         """Those that are connected, by their id."""
         self.by_name: dict[str, Client] = {}
         """The same by the name of the session."""
+        self._open_sessions: dict[ClientSession, None] = {}
+        """Of every connection, also of one that is about to have its id."""
         self.exchanges = ExchangeCommits(mqtt_sessions)
         self._tasks = Tasks("a client of MQTT was not served")
+        self._judging = Judging(self._judge_all, self._tasks.spawn)
         self.publishing = Publishing(
             topics,
             demands,
@@ -92,7 +97,7 @@ class MqttBroker:
         self.system_topics = SystemTopics(self)
         self.wills = Wills(self)
         self._settling: dict[str, asyncio.Task[None]] = {}
-        self._opening: dict[str, asyncio.Lock] = {}
+        self._opening: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._is_shared = config.catalog != "embedded"
 
     def terms(self, methods: frozenset[str]) -> ConnectionTerms:
@@ -113,10 +118,14 @@ class MqttBroker:
         return Identity(principal, proof)
 
     def judge_soon(self) -> None:
-        """Behind a change of rights."""
-        for client in list(self.clients.values()):
-            if client.session is not None:
-                client.session.judge_again()
+        """Behind a change of rights: filters that are not granted any more let nothing through, in slices."""
+        self._judging.soon()
+
+    def _judge_all(self) -> Generator[None, None, None]:
+        for session in list(self._open_sessions):
+            if session in self._open_sessions:
+                yield from session.judge_again()
+            yield
 
     async def close(self) -> None:
         """Clients are gone by now; what they left is stored."""
@@ -142,6 +151,7 @@ class MqttBroker:
         principal = client.rights.principal
         client.producer = producer_number(principal, client.client_id)
         client.numbered_producer = producer_number(principal, f"{client.client_id}\0qos2")
+        # It is there as long as anybody holds it, or waits for it.
         lock = self._opening.setdefault(client.name, asyncio.Lock())
         try:
             async with lock:
@@ -156,22 +166,28 @@ class MqttBroker:
             raise Refused(
                 ReasonCode.SERVER_UNAVAILABLE, "the catalog does not answer: connect again later"
             ) from error
-        finally:
-            if not lock.locked():
-                self._opening.pop(client.name, None)
 
     async def _open(self, client: Client, connect: Connect, assigned: str) -> None:
         name = client.name
         await self._end_other(client, name)
+        if not client.is_open:
+            raise ConnectionLost("the client went before its session was opened")
         expiry_s = client.session_expiry_s
         session = ClientSession(client, self, name)
         client.session = session
+        self._open_sessions[session] = None
+        client.at_end(lambda: self._open_sessions.pop(session, None))
         present = await self._opened(client, session, connect, expiry_s)
-        await self.wills.connected(
-            client, name, expiry_s, connect.will, clean_start=connect.clean_start
-        )
-        if not client.is_open:
-            raise ConnectionLost("the client went while its session was opened")
+        try:
+            await self.wills.connected(
+                client, name, expiry_s, connect.will, clean_start=connect.clean_start
+            )
+            if not client.is_open:
+                raise ConnectionLost("the client went while its session was opened")
+        except BaseException:
+            # Nobody heard CONNACK: a will of such a client is not published, and its life is over.
+            self.wills.disconnected(name, is_normal=True, expiry_s=expiry_s)
+            raise
         self.clients[client.client_id] = self.by_name[name] = client
         self.counts.connected += 1
         self.counts.most_clients = max(self.counts.most_clients, len(self.clients))

@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from moorline.core.mqtt.packets import Subscription
 from moorline.core.mqtt.subscriptions import Granted, Subscriptions
 from moorline.core.stream import Shard
-from moorline.core.topic import matches
 from moorline.mqtt.stored import KeptFilter
 
 Starts = Mapping[Shard, int]
+
+_FROM_THE_FIRST: Starts = {}
 
 
 class Filters:
@@ -85,6 +86,9 @@ class Filters:
         self._granted.remove(text)
         return True
 
+    def is_withheld(self, text: str) -> bool:
+        return text in self._withheld
+
     def granted(self, topic: str) -> Granted | None:
         return self._granted.granted(topic)
 
@@ -93,22 +97,25 @@ class Filters:
         found = self._granted.granted(topic)
         if found is None or not self._starts:
             return found
-        late = [
-            text
-            for text, starts in self._starts.items()
-            if offset < starts.get(shard, 0) and matches(text, topic)
-        ]
-        if not late:
-            return found
-        # Rare: only while the place is behind the SUBSCRIBE of one that matches.
-        others = Subscriptions()
-        for text, kept in self._kept.items():
-            if text not in late and text not in self._withheld:
-                others.put(kept.subscription, kept.identifier)
-        return others.granted(topic)
+        # Only while the place is behind the SUBSCRIBE of some.
+        return self._granted.granted_without(
+            topic, lambda text: offset < self._starts.get(text, _FROM_THE_FIRST).get(shard, 0)
+        )
+
+    @property
+    def has_late(self) -> bool:
+        """Whether any began later than the client's place."""
+        return bool(self._starts)
 
     def passed(self, places: Starts) -> None:
         """The client's place has come so far: filters that began before it are as old as the others."""
+        # Those of one SUBSCRIBE began together, and are judged together.
+        judged: dict[int, bool] = {}
         for text, starts in list(self._starts.items()):
-            if all(places.get(shard, 0) >= start for shard, start in starts.items()):
+            is_old = judged.get(id(starts))
+            if is_old is None:
+                is_old = judged[id(starts)] = all(
+                    places.get(shard, 0) >= start for shard, start in starts.items()
+                )
+            if is_old:
                 del self._starts[text]

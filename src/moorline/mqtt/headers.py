@@ -26,6 +26,10 @@ CORRELATION_DATA: Final = "mqtt.correlation-data"
 
 _NEEDS_PREFIX: Final = re.compile(r"(?:user\.)*mqtt\.")
 _PREFIX: Final = "user."
+_TEXT_MAX: Final = 16_383
+"""Characters of a string of MQTT: each has up to four of its 65,535 bytes."""
+_TOPIC: Final = re.compile(rf"[^+#\0]{{1,{_TEXT_MAX}}}")
+"""What may be answered to (3.3.2.3.5); another one is left out: a client would cut the connection for it."""
 
 
 def headers_of(publish: Publish) -> bytes:
@@ -69,9 +73,11 @@ def properties_of(headers: bytes) -> tuple[Properties, int]:
             case "mqtt.correlation-data":
                 known["correlation_data"] = value
             case "mqtt.content-type":
-                known["content_type"] = value.decode(errors="replace")
+                known["content_type"] = _text(value.decode(errors="replace"))
             case "mqtt.response-topic":
-                known["response_topic"] = value.decode(errors="replace")
+                topic = value.decode(errors="replace")
+                if _TOPIC.fullmatch(topic):
+                    known["response_topic"] = topic
             case _:
                 if _NEEDS_PREFIX.match(name):
                     name = name.removeprefix(_PREFIX)
@@ -83,4 +89,4 @@ def properties_of(headers: bytes) -> tuple[Properties, int]:
 
 def _text(text: str) -> str:
     """What a string of MQTT may be (1.5.4): a native publisher may have put anything there."""
-    return text.replace("\0", "�")[:16_383]
+    return text.replace("\0", "�")[:_TEXT_MAX]

@@ -108,7 +108,8 @@ class Publishing:
         except BadTopic:
             reason = ReasonCode.TOPIC_NAME_INVALID
         except TooLarge:
-            reason = ReasonCode.PACKET_TOO_LARGE
+            # 3.4.2.1 and 3.5.2.1 know no "packet too large": a bound of ours is what it is.
+            reason = ReasonCode.QUOTA_EXCEEDED
         except NodeDiskFull:
             reason = ReasonCode.QUOTA_EXCEEDED
         who.counts.refused += 1

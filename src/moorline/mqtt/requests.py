@@ -4,6 +4,7 @@ A durable session's filters are written to the catalog once for all that wait, b
 answered: 8,000 SUBSCRIBEs at a start are some tens of statements.
 """
 
+import asyncio
 import logging
 from collections import deque
 from collections.abc import Sequence
@@ -25,12 +26,15 @@ from moorline.errors import (
 from moorline.limits import (
     MQTT_FILTERS_BYTES_MAX,
     MQTT_FILTERS_MAX,
+    MQTT_FILTERS_PER_BATCH,
+    MQTT_FILTERS_PER_SLICE,
+    MQTT_FILTERS_WAITING_MAX,
     MQTT_IN_FLIGHT_MAX,
-    MQTT_SUBSCRIBES_WAITING_MAX,
 )
 from moorline.mqtt.filters import Starts
 from moorline.mqtt.outlet import Member
 from moorline.mqtt.stored import KeptFilter, encode_filters
+from moorline.net.session_rights import SessionAllowance
 from moorline.topics.paths import path_of_topic
 from moorline.wire.mqtt.encoder import encode
 
@@ -41,8 +45,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("moorline.mqtt")
 
 ACT: Final = "Subscribe"
-BATCH: Final = 256
-"""Requests that are answered together."""
 WAIT: Final = "requests"
 Request = Subscribe | Unsubscribe
 
@@ -53,15 +55,24 @@ class Requests:
         self._broker = broker
         self._client = session.client
         self._waiting: deque[Request] = deque()
+        self._filters_waiting = 0
+        """Of all of them: one may name thousands."""
         self._is_working = True
         """Also until the session goes on: what comes meanwhile waits."""
         self._is_over = False
+        self._done = 0
+        """Filters, for the slices they are done in."""
         self._members: dict[str, KeptFilter] = {}
         """Shared subscriptions, as they are kept."""
+        self._places: set[str] = set()
+        """Plain filters that have a place in the quota of the client's principal."""
+        self._allowance: SessionAllowance | None = None
+        """That they were taken from: the client has none any more when they are given back."""
 
     def take(self, request: Request) -> None:
         self._waiting.append(request)
-        if len(self._waiting) >= MQTT_SUBSCRIBES_WAITING_MAX:
+        self._filters_waiting += _filters_of(request)
+        if self._filters_waiting >= MQTT_FILTERS_WAITING_MAX:
             self._client.hold_reading(WAIT)
         if not self._is_working:
             self._is_working = True
@@ -70,13 +81,13 @@ class Requests:
     def close(self) -> None:
         self._is_over = True
         self._waiting.clear()
+        self._filters_waiting = 0
 
     async def _work(self) -> None:
         try:
             while self._waiting and not self._is_over:
-                batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
-                await self._answer(batch)
-                if len(self._waiting) < MQTT_SUBSCRIBES_WAITING_MAX // 2:
+                await self._answer(self._batch())
+                if self._filters_waiting < MQTT_FILTERS_WAITING_MAX // 2:
                     self._client.release_reading(WAIT)
         except (MoorlineError, OSError) as error:
             if not self._is_over:
@@ -85,11 +96,31 @@ class Requests:
         finally:
             self._is_working = False
 
+    def _batch(self) -> list[Request]:
+        """Those that are answered together: one at least, however many filters it names."""
+        batch: list[Request] = []
+        filters = 0
+        while self._waiting and (
+            not batch or filters + _filters_of(self._waiting[0]) <= MQTT_FILTERS_PER_BATCH
+        ):
+            batch.append(self._waiting.popleft())
+            filters += _filters_of(batch[-1])
+        self._filters_waiting -= filters
+        return batch
+
+    async def _give_way(self) -> None:
+        """After each slice of filters others have their turn of the loop."""
+        self._done += 1
+        if not self._done % MQTT_FILTERS_PER_SLICE:
+            await asyncio.sleep(0)
+
     async def _answer(self, batch: Sequence[Request]) -> None:
         session, client = self._session, self._client
         starts = self._broker.sessions.ends() if session.reading else None
         answers: list[bytes] = []
         wanted: list[tuple[Subscription, int | None]] = []
+        figures: set[str] = set()
+        """Filters of `$SYS`: its values are told once for each, however often it comes."""
         for request in batch:
             if isinstance(request, Subscribe):
                 reasons = []
@@ -98,14 +129,22 @@ class Requests:
                 for one in request.subscriptions:
                     reason, is_retained = await self._subscribe(one, identifier, starts)
                     reasons.append(reason)
-                    if is_retained:
+                    if is_retained and one.filter not in figures:
                         wanted.append((one, identifier))
+                        if one.filter.startswith("$SYS"):
+                            figures.add(one.filter)
+                    await self._give_way()
+                    if self._is_over:
+                        return
                 answer: Suback | Unsuback = Suback(request.packet_id, tuple(reasons))
             else:
-                outcome = [await self._unsubscribe(text) for text in request.filters]
+                outcome = []
+                for text in request.filters:
+                    outcome.append(await self._unsubscribe(text))
+                    await self._give_way()
+                    if self._is_over:
+                        return
                 answer = Unsuback(request.packet_id, tuple(outcome))
-            if self._is_over:
-                return
             answers.append(encode(answer, client.level))
         await self._read()
         await self._store()
@@ -183,15 +222,31 @@ class Requests:
         )
         if is_full and one.filter not in filters:
             raise OverQuota(f"a client has at most {MQTT_FILTERS_MAX} filters")
-        if one.filter not in filters:
-            self._take(1)
+        self._take(one.filter)
         return filters.put(one, identifier, starts)
 
-    def _take(self, places: int) -> None:
+    def _take(self, text: str) -> None:
+        """A place for a filter; once, however often it comes."""
         allowance = self._client.allowance
-        if allowance is not None:
-            allowance.take((Quota.SUBSCRIPTIONS, places))
-            self._client.at_end(lambda: allowance.give_back((Quota.SUBSCRIPTIONS, places)))
+        if allowance is None or text in self._places:
+            return
+        allowance.take((Quota.SUBSCRIPTIONS, 1))
+        self._places.add(text)
+        if self._allowance is None:
+            self._allowance = allowance
+            self._client.at_end(self._give_all_back)
+
+    def _give_back(self, text: str) -> None:
+        if text in self._places and self._allowance is not None:
+            self._places.discard(text)
+            self._allowance.give_back((Quota.SUBSCRIPTIONS, 1))
+
+    def _give_all_back(self) -> None:
+        allowance, places = self._allowance, len(self._places)
+        self._allowance = None
+        self._places.clear()
+        if allowance is not None and places:
+            allowance.give_back((Quota.SUBSCRIPTIONS, places))
 
     async def join(self, one: Subscription, identifier: int | None, *, is_new: bool) -> None:
         session = self._session
@@ -217,8 +272,13 @@ class Requests:
             if session.own.row is not None and subscription is not None:
                 row = session.own.row
                 await self._broker.context.sessions.unsubscribe(row.name, row.epoch, text)
+            # This one is needed until its feeds are drained: those that were left before it go.
+            members = session.outlet.members
+            for known in [one for one in members if one not in session.own.subscriptions]:
+                del members[known]
             return ReasonCode.SUCCESS
         if session.filters.remove(text):
+            self._give_back(text)
             return ReasonCode.SUCCESS
         return ReasonCode.NO_SUBSCRIPTION_EXISTED
 
@@ -234,13 +294,18 @@ class Requests:
     async def _resume(self, kept: Sequence[KeptFilter], reader: int) -> None:
         """Filters that are not granted by now stay the client's, and let nothing through."""
         session, client = self._session, self._client
+        plain: list[str] = []
         for one in kept:
+            await self._give_way()
+            if self._is_over:
+                return
             try:
                 if shared_name(one.filter) is not None:
                     await self.join(one.subscription, one.identifier, is_new=False)
                     continue
                 session.filters.put(one.subscription, one.identifier, None)
                 demand(client.rights, SUBSCRIBE, path_of_topic(one.filter))
+                plain.append(one.filter)
             except (Denied, OverQuota, RightsUnknown) as error:
                 if not session.filters.withhold(one.filter):
                     self._members[one.filter] = one
@@ -250,3 +315,15 @@ class Requests:
                 session.own, reader, MQTT_IN_FLIGHT_MAX, session.filters
             )
             session.pass_places()
+        # Behind the place in the streams, which needs one of the quota too, and all of them need it.
+        for text in plain:
+            try:
+                if text in session.filters:
+                    self._take(text)
+            except OverQuota as error:
+                session.filters.withhold(text)
+                self._broker.demands.tell(client, ACT, error)
+
+
+def _filters_of(request: Request) -> int:
+    return len(request.subscriptions if isinstance(request, Subscribe) else request.filters)

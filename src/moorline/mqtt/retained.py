@@ -38,8 +38,12 @@ class RetainedMessages:
     ) -> None:
         client, broker = session.client, self._broker
         text, principal = subscription.filter, client.rights.principal
-        for payload in broker.system_topics.now(text):
-            session.outlet.send([payload])
+        if text not in session.filters or session.filters.is_withheld(text):
+            return
+        figures = list(broker.system_topics.now(text))
+        if figures:
+            await session.outlet.room()
+            session.outlet.send(figures)
         ours = await broker.topics.retained(text, principal)
         theirs = await broker.context.directory.retained(text)
         frames = iter(await in_slices(newest_retained(ours, theirs), principal))
@@ -48,7 +52,8 @@ class RetainedMessages:
             found: list[Outgoing] = await in_slices(
                 _some(frames, subscription, identifier, now_us), principal
             )
-            if not found:
+            # The right may have gone while they were looked for.
+            if not found or session.filters.is_withheld(text):
                 return
             session.outlet.send(found)
             client.flush()
@@ -60,10 +65,11 @@ class RetainedMessages:
             ours = await self._broker.topics.retained(topic, session.client.rights.principal)
             for entry in ours:
                 stored = stored_at(entry.frame, 0)
-                if not is_tombstone(entry.frame):
+                is_granted = session.filters.granted(stored.topic) is not None
+                if is_granted and not is_tombstone(entry.frame):
                     place = place_of(stored.topic, stored.offset)
                     session.outlet.send([outgoing(stored, place, NO_FEED, 2, (), retain=True)])
-            # What is not there any more comes no more.
+            # What is not there any more, or not granted, comes no more.
             session.gone(SOURCE + topic, Shard("", 0), FAR)
 
 

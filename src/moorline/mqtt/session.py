@@ -6,7 +6,7 @@ catalog, or is nobody's, where the session ends too.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from moorline.catalog.sessions import SessionRow
@@ -31,7 +31,12 @@ from moorline.core.mqtt.outbound import PACKET_ID_MAX, Outbound
 from moorline.core.mqtt.packets import MQTT_5, Publish, Pubrel
 from moorline.core.stream import Shard
 from moorline.errors import MoorlineError
-from moorline.limits import MQTT_IN_FLIGHT_MAX, MQTT_RECEIVE_MAX, PRIVATE_COMMIT_MS
+from moorline.limits import (
+    MQTT_IN_FLIGHT_MAX,
+    MQTT_RECEIVE_MAX,
+    MQTT_STARTS_LOOK_MS,
+    PRIVATE_COMMIT_MS,
+)
 from moorline.mqtt.filters import Filters
 from moorline.mqtt.outlet import MqttOutlet
 from moorline.mqtt.publishing import Results
@@ -69,6 +74,7 @@ class ClientSession:
         self.inbound = Inbound(sequence=self._numbered())
         self._is_over = False
         self._forgetting: list[int] = []
+        self._look_at_starts_s = 0.0
         self._loop = asyncio.get_running_loop()
         self._performers: dict[type[Effect], Callable[[Any], None]] = {
             SayAcks: client.say_acks,
@@ -208,6 +214,11 @@ class ClientSession:
         streams = self._broker.topics.streams
         streams.commits.hold_if_behind(self.client)
         self.outlet.flush()
+        if self.filters.has_late and self._loop.time() >= self._look_at_starts_s:
+            self._look_at_starts_s = self._loop.time() + MQTT_STARTS_LOOK_MS / 1_000
+            subscription = self.own.subscriptions.get(self.reading)
+            if subscription is not None and subscription.private is not None:
+                self.filters.passed(dict(subscription.private.lows()))
 
     def perform(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
@@ -328,14 +339,15 @@ class ClientSession:
         self.outlet.members.pop(number, None)
         self._withheld(filter_text, code)
 
-    def judge_again(self) -> None:
-        """Rights have changed: plain filters that are not granted let nothing through."""
+    def judge_again(self) -> Generator[None, None, None]:
+        """Rights have changed: plain filters that are not granted let nothing through. A step for each."""
         rights = self.client.rights
         for kept in self.filters.kept:
             if not rights.at(path_of_topic(kept.filter)) & SUBSCRIBE and self.filters.withhold(
                 kept.filter
             ):
                 self._withheld(kept.filter, "DENIED")
+            yield
 
     def _withheld(self, filter_text: str, code: str) -> None:
         self.client.counts.filters_denied += 1

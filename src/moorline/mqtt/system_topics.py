@@ -78,6 +78,8 @@ class SystemTopics:
                 session = client.session
                 if session is None or not session.filters.names_system_topics:
                     continue
+                if not session.outlet.has_room:
+                    continue  # who does not read is not told: the next values replace these
                 found = [
                     Outgoing(_NOWHERE, NO_FEED, PREFIX + name, value.encode(), 0)
                     for name, value in values.items()

@@ -64,9 +64,11 @@ class Life:
 
     async def perform(self, effects: Iterable[Effect]) -> None:
         """One list after the other: what a connection leaves is done before what the next one brings."""
-        async with self._turn:
-            await self._perform(effects)
-        self._wills.look_at(self._name, self)
+        try:
+            async with self._turn:
+                await self._perform(effects)
+        finally:
+            self._wills.look_at(self._name, self)
 
     async def _perform(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
@@ -137,8 +139,9 @@ class Wills:
         await life.perform([effect for effect in effects if effect not in before])
 
     def disconnected(self, name: str, *, is_normal: bool, expiry_s: int) -> None:
+        """Nothing happens if it was not connected: then what waits is another connection's."""
         life = self._lives.get(name)
-        if life is not None:
+        if life is not None and life.is_connected:
             life.is_connected = False
             self.spawn(life.perform(life.machine.disconnected(is_normal, expiry_s, wall_ms())))
 

@@ -32,6 +32,7 @@ from moorline.errors import Denied, MoorlineError, RightsUnknown
 from moorline.limits import PROGRESS_MS
 from moorline.net.clock import monotonic_ms
 from moorline.net.interpreter import Interpreter
+from moorline.net.session_rights import SessionAllowance
 from moorline.sessions.connected import Connected
 from moorline.sessions.context import Context
 from moorline.sessions.dead_letters import bury
@@ -59,6 +60,8 @@ class TopicSession:
         self._context = context
         self._places = 0
         """Taken of the quota of subscriptions."""
+        self._allowance: SessionAllowance | None = None
+        """That they were taken from: a login that is over has none any more."""
         self._numbers = count(1)
         self._feeds = count(1)
         self._loop = asyncio.get_running_loop()
@@ -244,6 +247,7 @@ class TopicSession:
         allowance = self.session.allowance
         if allowance is not None:
             allowance.take((Quota.SUBSCRIPTIONS, 1))
+            self._allowance = allowance
             self._places += 1
 
     def check_place(self) -> None:
@@ -252,8 +256,8 @@ class TopicSession:
         self._give_back(1)
 
     def _give_back(self, places: int) -> None:
-        if self.session.allowance is not None and self._places:
-            self.session.allowance.give_back((Quota.SUBSCRIPTIONS, places))
+        if self._allowance is not None and self._places:
+            self._allowance.give_back((Quota.SUBSCRIPTIONS, places))
             self._places -= places
 
     # --- Leaders ----------------------------------------------------------------------------------

@@ -9,6 +9,8 @@ Invariants, looked at by `check`:
     B2  what is remembered of a topic is what its filters grant
 """
 
+from collections.abc import Callable
+
 import msgspec
 
 from moorline.core.mqtt.packets import Subscription
@@ -104,13 +106,12 @@ class Subscriptions:
         found = self._matching(topic)
         if is_own:
             found = [one for one in found if not one.subscription.no_local]
-        if not found:
-            return None
-        return Granted(
-            max(one.subscription.qos for one in found),
-            tuple(one.identifier for one in found if one.identifier is not None),
-            any(one.subscription.retain_as_published for one in found),
-            any(not one.subscription.no_local for one in found),
+        return _granted_by(found)
+
+    def granted_without(self, topic: str, is_left_out: Callable[[str], bool]) -> Granted | None:
+        """By those alone whose filter is not left out; nothing of it is remembered."""
+        return _granted_by(
+            [one for one in self._matching(topic) if not is_left_out(one.subscription.filter)]
         )
 
     def _matching(self, topic: str) -> list[_One]:
@@ -154,3 +155,14 @@ class Subscriptions:
             assert (granted is not None) == bool(count), f"B2: {topic} has {count} filters"
             if granted is not None:
                 assert granted == self._granted(topic, False), f"B2: {topic} has {granted}"
+
+
+def _granted_by(found: list[_One]) -> Granted | None:
+    if not found:
+        return None
+    return Granted(
+        max(one.subscription.qos for one in found),
+        tuple(one.identifier for one in found if one.identifier is not None),
+        any(one.subscription.retain_as_published for one in found),
+        any(not one.subscription.no_local for one in found),
+    )
