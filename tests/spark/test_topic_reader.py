@@ -267,7 +267,9 @@ def test_a_changed_body_is_found_by_its_check(
     assert len(whole) == COUNT - 1, "a torn end is no message"
     first = sorted((folder / "streams" / "001").glob("*.seg"))[0]
     data = bytearray(first.read_bytes())
-    data[-1] ^= 1
+    dense = first.with_suffix(".dense").read_bytes()
+    # The last byte of a body in the middle: of the last one it would be a torn end.
+    data[int.from_bytes(dense[8 * 101 : 8 * 102], "little") - 1] ^= 1
     first.write_bytes(data)
     with pytest.raises(PySparkException, match="damaged at byte"):
         load(spark, folder).collect()
