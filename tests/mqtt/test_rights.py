@@ -155,3 +155,21 @@ def test_filters_that_are_left_give_their_places_back(tmp_path: Path) -> None:
         with WireClient(node.mqtt, name="other") as client:
             client.connect()
             assert client.subscribe("a", "b", "c").reasons == (ReasonCode.GRANTED_QOS_1,) * 3
+
+
+def test_a_will_takes_of_the_quotas_of_its_principal(tmp_path: Path) -> None:
+    with (
+        NodeProcess(tmp_path / "data", "--set=access.quotas=@everyone messages_per_s 2") as node,
+        WireClient(node.mqtt, name="watcher") as watcher,
+    ):
+        watcher.connect()
+        for number in range(20):
+            client = WireClient(node.mqtt, name=f"leaves-{number}")
+            client.connect(will=Will("wills/a", b"gone", 1))
+            client.socket.close()
+
+        def is_refused() -> bool:
+            watcher.subscribe("$SYS/broker/publish/messages/dropped")
+            return int(watcher.message().payload) > 0
+
+        eventually(is_refused)

@@ -39,7 +39,7 @@ from moorline.mqtt.session import ClientSession
 from moorline.mqtt.stored import ExchangeCommits, decode_exchanges, decode_filters
 from moorline.mqtt.system_topics import SystemTopics
 from moorline.mqtt.wills import Wills
-from moorline.net.session_rights import SessionRights
+from moorline.net.session_rights import SessionAllowance, SessionRights
 from moorline.net.tasks import Tasks
 from moorline.net.tls import Identity
 from moorline.sessions.checks import path_of_session
@@ -54,6 +54,7 @@ PREFIX: Final = "mqtt/"
 """What stands before a client id in the name of its session."""
 
 RightsOf = Callable[[str, Proof, bool], SessionRights]
+AllowanceOf = Callable[[str, bool], SessionAllowance]
 
 
 class MqttBroker:
@@ -65,6 +66,7 @@ class MqttBroker:
         sessions: SessionBroker,
         mqtt_sessions: MqttSessions,
         rights_of: RightsOf,
+        allowance_of: AllowanceOf,
         demands: Demands,
     ) -> None:
         self.config = config
@@ -74,6 +76,7 @@ class MqttBroker:
         self.context = sessions.context
         self.mqtt_sessions = mqtt_sessions
         self.rights_of = rights_of
+        self.allowance_of = allowance_of
         self.demands = demands
         self.counts = NodeCounts()
         self.logins = Logins()

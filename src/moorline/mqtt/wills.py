@@ -21,7 +21,7 @@ from moorline.errors import MoorlineError
 from moorline.limits import MQTT_WILL_LOOK_MS, SESSION_EXPIRY_S_MIN
 from moorline.mqtt.counts import Counts
 from moorline.net.clock import wall_ms
-from moorline.net.session_rights import SessionRights
+from moorline.net.session_rights import SessionAllowance, SessionRights
 from moorline.topics.producer import producer_number
 
 if TYPE_CHECKING:
@@ -44,7 +44,8 @@ class Testator(msgspec.Struct):
     identity: Any
     peer_address: str = ""
     level: int = MQTT_5
-    allowance: None = None
+    allowance: SessionAllowance | None = None
+    """Of its principal, as it is when the will is published."""
 
 
 class Life:
@@ -234,6 +235,9 @@ class Wills:
 
     def _say(self, who: Testator, will: Will) -> None:
         self._broker.counts.wills += 1
+        rights = who.rights
+        if not rights.is_node:
+            who.allowance = self._broker.allowance_of(rights.principal, rights.is_local)
         publish = Publish(
             will.topic, will.payload, will.qos, will.retain, properties=will.properties
         )

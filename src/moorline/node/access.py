@@ -197,6 +197,11 @@ class NodeAccess:
             session.allowance = Allowance(self.quotas, held, name, session.listener)
             session.at_end(lambda: self.quotas.give_back(held, CONNECTION))
 
+    def allowance_of(self, principal: str, is_local: bool) -> Allowance:
+        """Of somebody who need not be here, as of a client whose will is due: it came by no listener now."""
+        name = account_of(principal, is_local)
+        return Allowance(self.quotas, self.quotas.held_by(name), name)
+
     # --- who is judged again ----------------------------------------------------------------------
 
     def changed(self) -> None:

@@ -58,6 +58,7 @@ async def open_mqtt(
         topics.sessions,
         MqttSessions(catalog),
         lambda principal, proof, is_local: access.table.rights(principal, proof, is_local=is_local),
+        access.allowance_of,
         Demands(access.trail, access.trail),
     )
     mqtt = Mqtt(broker, MqttListeners(broker, acceptor))
