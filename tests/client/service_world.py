@@ -266,7 +266,7 @@ class Links:
     """The connection of a client to one node, and those to the homes of others, which may be away."""
 
     def __init__(self, node: Node, chance: random.Random, calls_max: int) -> None:
-        self.first = Link(node, chance, calls_max)
+        self.here = Link(node, chance, calls_max)
         self._nodes = node.catalog.epochs.nodes
         self._chance = chance
         self._others: list[Link] = []

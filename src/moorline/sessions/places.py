@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from moorline.core.delivery.progress import Cursor, Progress
 from moorline.core.stream import Shard
 from moorline.errors import BadStart
-from moorline.limits import CLIENT_SHARDS_MAX
+from moorline.limits import CLIENT_SHARDS_MAX, SEQUENCE_FIRST_MAX, STREAM_SHARDS_MAX
 from moorline.topics.directory import StreamDirectory
 from moorline.wire.topic import HomePlaces, ShardPlace
 
@@ -21,6 +21,12 @@ def cursors_told(
     """What a client says of where it was."""
     if sum(len(shards) for _, shards in places) > CLIENT_SHARDS_MAX:
         raise BadStart(f"a subscription goes on in at most {CLIENT_SHARDS_MAX} shards")
+    for _, shards in places:
+        for number, offset, ranges in shards:
+            # No shard has such a number, and no message such an offset: nothing is made for them.
+            far = max([offset, *(upto for _, upto in ranges)])
+            if number >= STREAM_SHARDS_MAX or far > SEQUENCE_FIRST_MAX:
+                raise BadStart(f"no stream has a place like shard {number}, offset {far}")
     return [
         (Shard(home, number), _cursor(Shard(home, number), offset, ranges, directory))
         for home, shards in places
