@@ -125,7 +125,7 @@ def test_a_disabled_service_is_ended_and_refused_until_it_is_enabled(
             assert told["sessions_ended"] == 1
             async with asyncio.timeout(20):
                 # A client that stays has come back by then, and hears it in another way.
-                with pytest.raises((Refused, ServiceDisabled), match="(?i)disabled"):
+                with pytest.raises((Refused, ServiceDisabled), match=r"(?i)disabled"):
                     await anext(aiter(service))
         async with client.connect() as connected:
             with pytest.raises(ServiceDisabled):
