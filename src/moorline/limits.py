@@ -629,6 +629,9 @@ these bounds. A few seconds of the fastest sending, in which the next one is pre
 LOG_SEGMENTS_READY_MAX = 2
 """Segments that are prepared ahead: one, and the one after it should the disk be slow."""
 
+LOG_PREPARE_WRITE_BYTES = MIB
+"""Zeros of a segment that are written by one call: so many stay in the caches of a processor."""
+
 LOG_PREPARE_SYNC_BYTES = 16 * MIB
 """Zeros of a segment between two syncs of it: mostly one, since each is a transaction of its own."""
 

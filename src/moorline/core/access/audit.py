@@ -192,10 +192,6 @@ class AuditTrail:
         """When the oldest sum ends."""
         return next((found.ends_ms for found in self._sums.values()), None)
 
-    @property
-    def open_sums(self) -> int:
-        return len(self._sums)
-
     def heard(self, act: Act, now_ms: int, wall_ms: int) -> list[AuditLine]:
         """An act; the lines to write now, in order."""
         line = line_of(act, wall_ms)

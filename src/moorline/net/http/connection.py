@@ -84,11 +84,6 @@ class HttpConnection(asyncio.Protocol):
         self._is_over = False
 
     @property
-    def held_bytes(self) -> int:
-        """What has come and is not heard yet."""
-        return len(self._intake)
-
-    @property
     def _h11(self) -> h11.Connection:
         return self._intake.h11
 
