@@ -20,9 +20,10 @@ Design: docs/design/access.md.
 
 Invariants, looked at by `check`:
 
-    GR1  the tree, by which a path is judged, and the lists, by which filters and subtrees are, have the same
-    rows GR2  the rows of a subject are in order: those below a path are found by a search GR3  every leaf of
-    the tree has a row
+    GR1  the tree, by which a path is judged, and the lists, by which filters and subtrees are, have the
+         same rows
+    GR2  the rows of a subject are in order: those below a path are found by a search
+    GR3  every leaf of the tree has a row
 """
 
 from bisect import bisect_left, insort
