@@ -29,6 +29,9 @@ TOPICS_BACKLOG = 600_000
 PLANNING_TIMES = 20
 """So much longer than `--quick`."""
 
+SETTLE_LOOK_S, SETTLED_SHARE, SETTLE_LOOKS_MAX = 0.5, 0.05, 60
+"""Servers that take less than this share of a core between two looks have settled."""
+
 
 def of_tree_s(pid: int) -> float:
     """CPU of a process and of all below it that live, to the nanosecond."""
@@ -67,6 +70,15 @@ def _of_thread_s(thread: Path) -> float:
 def below_s() -> float:
     """Of the servers: all processes that this one has started."""
     return of_tree_s(os.getpid()) - of_one_s(os.getpid())
+
+
+def settle() -> None:
+    """Waits until the servers have done what the filling left to them, such as seals."""
+    for _ in range(SETTLE_LOOKS_MAX):
+        before_s = below_s()
+        time.sleep(SETTLE_LOOK_S)
+        if below_s() - before_s < SETTLED_SHARE * SETTLE_LOOK_S:
+            return
 
 
 class Costs:
@@ -125,6 +137,8 @@ def planning(module: Any, figures: Figures) -> None:
 
     def measure(action: Callable[[], object], turns: int) -> float:
         turns *= PLANNING_TIMES
+        action()  # it opens the links
+        settle()
         costs = Costs(figures)
         value: float = took_ms(action, turns)
         costs.note(next(names), turns, "plan")
