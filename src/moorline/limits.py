@@ -992,7 +992,7 @@ CLIENT_SHARDS_MAX = 16_384
 CLIENT_RANGES_MAX = 32_768
 """The same for all shards of it together: half a frame."""
 
-CLIENT_PLACE_RANGES_MAX = 1_024
+CLIENT_CURSOR_RANGES_MAX = 1_024
 """Ranges done above the mark that a resumed subscription names for one shard: what is above comes again."""
 
 HOMES_KEPT_MS = 2_000
