@@ -66,6 +66,31 @@ def test_the_first_round_goes_by_the_order_of_the_addresses_and_ends_if_nobody_i
     assert made.handle(Asked(1, Kind.QUESTION), 0) == [Refuse(1, "the client is closed")]
 
 
+def test_a_place_that_lets_us_in_to_send_us_away_does_not_serve_us() -> None:
+    made = link(2)
+    made.handle(Begin(), 0)
+    assert made.handle(Reached(1, A), 0) == [Resume(1, is_first=True)]
+    assert made.handle(LinkLost(1, "full"), 0) == [Hang(1), Dial(2, 1)]
+    made.handle(Reached(2, B), 0)
+    assert made.handle(LinkLost(2, "full too"), 0) == [
+        Hang(2),
+        CancelTimer("retry"),
+        TellOver("full too"),
+    ]
+    assert made.state is StayState.OVER
+
+
+def test_one_that_stays_from_the_beginning_comes_back_to_a_full_place() -> None:
+    made = link(1)
+    made.handle(Begin(stays=True), 0)
+    made.handle(Reached(1, A), 0)
+    hang, nobody, timer = made.handle(LinkLost(1, "full"), 0)
+    assert hang == Hang(1)
+    assert isinstance(nobody, TellNobody)
+    assert isinstance(timer, SetTimer)
+    assert made.handle(TimerFired("retry"), 0) == [Dial(2, 0)]
+
+
 def test_behind_a_loss_it_tries_all_of_them_until_one_is_there() -> None:
     made = up(2)
     hang, lost, timer = made.handle(LinkLost(1, "cut"), 0)

@@ -5,6 +5,8 @@
        │  ▼                                      ▼
        └─ WAITING ◄──────────────────────────────┘        OVER: the program left, or all refuse us for good
 
+A link that is lost while it resumes for the first time has not served us: the next place is dialled.
+
 The program's calls are *asks*. One that was not put on a link waits for the next one, wherever it leads. Of
 one that was put and not answered only its kind says what may be done:
 
@@ -193,7 +195,9 @@ class Staying(Machine[StayState]):
     moves: ClassVar[Mapping[Enum, frozenset[Enum]]] = {
         StayState.WAITING: frozenset({StayState.DIALLING, StayState.OVER}),
         StayState.DIALLING: frozenset({StayState.RESUMING, StayState.WAITING, StayState.OVER}),
-        StayState.RESUMING: frozenset({StayState.UP, StayState.WAITING, StayState.OVER}),
+        StayState.RESUMING: frozenset(
+            {StayState.UP, StayState.DIALLING, StayState.WAITING, StayState.OVER}
+        ),
         StayState.UP: frozenset({StayState.WAITING, StayState.OVER}),
         StayState.OVER: frozenset(),
     }
@@ -319,6 +323,12 @@ class Staying(Machine[StayState]):
         return effects
 
     def _lost(self, why: str, unsent: frozenset[int]) -> list[Effect]:
+        if self.state is StayState.RESUMING and not self._was_up:
+            # A full node lets us in to say so. The program waits for its first link, and is to hear why there
+            # is none; to dial it again and again would never tell.
+            self._round.append(NotReached(self._attempt, why))
+            self.move(StayState.DIALLING)
+            return [Hang(self._attempt), *self._next_place()]
         was_up = self.state is StayState.UP
         self.move(StayState.WAITING)
         effects: list[Effect] = [Hang(self._attempt)]
