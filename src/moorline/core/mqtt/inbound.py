@@ -168,9 +168,29 @@ class Inbound:
         if exchange.state in (_State.RECEIVED, _State.FORGETTING):
             waiting.answer = Pubrec(packet_id)
 
-    def stored(self, results: Iterable[tuple[int, ReasonCode]]) -> list[Effect]:
+    def stored(self, results: Sequence[tuple[int, ReasonCode]]) -> list[Effect]:
         """(number, reason) of what is durable, or could not be stored (and certainly is not)."""
-        return self._settle(results, is_kept=True)
+        answers = self._answer_run(results)
+        if not answers:
+            return self._settle(results, is_kept=True)
+        if len(answers) == len(results):
+            return [SayAcks(answers + self._answered())]
+        return [SayAcks(answers), *self._settle(results[len(answers) :], is_kept=True)]
+
+    def _answer_run(self, results: Sequence[tuple[int, ReasonCode]]) -> list[Ack]:
+        """Those of QoS 1 that stand first in the line, in its order: nearly all, and one step for each."""
+        line, waiting = self._line, self._waiting
+        answers: list[Ack] = []
+        for (number, reason), first in zip(results, line, strict=False):
+            if first.number != number or first.qos != 1:
+                break
+            del waiting[number]
+            answers.append(Puback(first.packet_id, reason))
+        count = len(answers)
+        if count:
+            del line[:count]
+            self._out -= count
+        return answers
 
     def refused(self, results: Iterable[tuple[int, ReasonCode]]) -> list[Effect]:
         """(number, reason) of what was not let in: nothing of it was kept."""
