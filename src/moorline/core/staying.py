@@ -5,8 +5,7 @@
        │  ▼                                      ▼
        └─ WAITING ◄──────────────────────────────┘        OVER: the program left, or all refuse us for good
 
-A link that is lost while it resumes for the first time has not served us: the next place is dialled.
-
+A place whose link is lost while it resumes was not reached: the round goes on with the next one.
 The program's calls are *asks*. One that was not put on a link waits for the next one, wherever it leads. Of
 one that was put and not answered only its kind says what may be done:
 
@@ -195,9 +194,7 @@ class Staying(Machine[StayState]):
     moves: ClassVar[Mapping[Enum, frozenset[Enum]]] = {
         StayState.WAITING: frozenset({StayState.DIALLING, StayState.OVER}),
         StayState.DIALLING: frozenset({StayState.RESUMING, StayState.WAITING, StayState.OVER}),
-        StayState.RESUMING: frozenset(
-            {StayState.UP, StayState.DIALLING, StayState.WAITING, StayState.OVER}
-        ),
+        StayState.RESUMING: frozenset({StayState.UP, StayState.DIALLING, StayState.OVER}),
         StayState.UP: frozenset({StayState.WAITING, StayState.OVER}),
         StayState.OVER: frozenset(),
     }
@@ -323,17 +320,15 @@ class Staying(Machine[StayState]):
         return effects
 
     def _lost(self, why: str, unsent: frozenset[int]) -> list[Effect]:
-        if self.state is StayState.RESUMING and not self._was_up:
-            # A full node lets us in to say so. The program waits for its first link, and is to hear why there
-            # is none; to dial it again and again would never tell.
-            self._round.append(NotReached(self._attempt, why))
+        hang = Hang(self._attempt)
+        if self.state is StayState.RESUMING:
+            # No ask was on it (S1). A program that waits for its first link must hear of a round that
+            # led to nobody here too: a node that is full says hello, and then goodbye.
             self.move(StayState.DIALLING)
-            return [Hang(self._attempt), *self._next_place()]
-        was_up = self.state is StayState.UP
+            self._round.append(NotReached(self._attempt, why))
+            return [hang, *self._next_place()]
         self.move(StayState.WAITING)
-        effects: list[Effect] = [Hang(self._attempt)]
-        if was_up:
-            effects.append(TellLost(why))
+        effects: list[Effect] = [hang, TellLost(why)]
         for number, ask in list(self._asks.items()):
             if not ask.attempt:
                 continue
@@ -348,10 +343,7 @@ class Staying(Machine[StayState]):
                 # At once, and not at its deadline: no link that comes can tell what became of it.
                 del self._asks[number]
                 effects.append(Doubt(number, why))
-        # A link that is lost while it resumes has not helped: the pause grows as if nobody had been there.
-        wait_ms = self._pause_ms()
-        self._tries += 0 if was_up else 1
-        return [*effects, SetTimer(RETRY, wait_ms)]
+        return [*effects, SetTimer(RETRY, self._pause_ms())]
 
     def _over(self, why: str) -> list[Effect]:
         # Hung up first: nothing that is told below may be overtaken by an answer.
