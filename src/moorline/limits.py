@@ -2221,5 +2221,6 @@ MQTT_FILTERS_PER_SLICE = 64
 MQTT_WILLS_PER_LOOK_MAX = 1_000
 """Wills that one look at the catalog takes; more are there at the next."""
 
+MQTT_DROP_CAUSES_MAX = 16  # kinds of a drop that a client's figures name: seven today
 MQTT_CLIENT_FILTERS_SHOWN_MAX = 1_000
 """Filters of one client that an answer shows."""

@@ -74,7 +74,13 @@ class World:
 
     def connect(self, shown: Issued) -> Connecting:
         self._shown = shown.write(self.folder / f"{shown.certificate.serial_number}.pem")
-        return connect(self.address, ca=self._trusted, certificate=self._shown, key=self._shown)
+        return connect(
+            self.address,
+            ca=self._trusted,
+            certificate=self._shown,
+            key=self._shown,
+            reconnect=False,
+        )
 
     @property
     def session(self) -> Session:
