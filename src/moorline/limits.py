@@ -1415,6 +1415,12 @@ PEEK_BYTES = 256 * KIB
 PEEK_ROW_BYTES = 32
 """What a message of such a look takes beside its body."""
 
+PEEK_BYTES_PER_STEP = 16 * KIB
+"""What a look passes before others may have the loop: a hundred small messages, a fifth of a millisecond."""
+
+PEEK_TRIES = 5
+"""Times that a look begins anew because the queue's messages went into files meanwhile."""
+
 SPARK_BUNDLE_MESSAGES = 1_000_000
 """Small streams of one shard are read by one task up to this many messages: a task costs some 30 ms, and
 below this Python would spend a tenth of its time on beginning."""

@@ -58,6 +58,9 @@ class Operating(Protocol):
     async def operating(self, session: Any, /, act: str, path: str) -> None:
         """Returns when it is written down; what it raises, the calls are answered."""
 
+    async def looking(self, session: Any, /, act: str, path: str) -> None:
+        """The same of a look at what is there, of which many are added up."""
+
 
 Handler = Callable[[Any, list[Any]], Iterable[Answer]]
 PathsOfCall = Callable[[Any], Iterable[str]]
