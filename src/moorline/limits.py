@@ -1342,6 +1342,9 @@ AUDIT_PAGE_BYTES_MAX = 512 * KIB
 AUDIT_FOLLOW_MS = 500
 """Time between two looks of `moor audit follow`: as long as lines are gathered."""
 
+RECENT_MS = 3_600_000
+"""A span within which what comes by a listener is counted; in milliseconds. As of names of topics."""
+
 TOPIC_NAMES_MS = 3_600_000
 """Time for which a topic counts that a principal has published to, and at most once more: an hour is longer
 than a program that makes names by mistake goes unnoticed."""

@@ -254,7 +254,8 @@ async def test_the_settings_bound_principals_and_listeners(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     """A30: defaults without a row, and what all share who come by one address."""
-    lines = "@authenticated queues 1,tcp://127.0.0.1:0 connections 2,tcp://127.0.0.1:0 topics 2"
+    by = "tcp://127.0.0.1:0"
+    lines = f"@authenticated queues 1,{by} connections 2,{by} topics 2,{by} queues 4,{by} groups 1"
     data = tmp_path_factory.mktemp("listener") / "data"
     with NodeProcess(data, *FLAGS, f"--set=access.quotas={lines}") as node:
         async with moorline.connect(node.address, reconnect=False) as operator:
@@ -274,6 +275,12 @@ async def test_the_settings_bound_principals_and_listeners(
                 await operator.publish("alice/a", b"x")
             for _ in range(3):
                 await operator.create_queue()  # nobody bounds who is on this machine
+            # But what is made by this address, whoever makes it: alice's was the first of four.
+            with pytest.raises(OverQuota, match="queues is 4: come again"):
+                await operator.create_queue()
+            await operator.group("$share/g/a").create()
+            with pytest.raises(OverQuota, match="groups is 1"):
+                await operator.group("$share/h/a").create()
 
 
 async def test_what_an_owner_has_is_known_behind_a_restart(

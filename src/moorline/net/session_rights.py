@@ -70,8 +70,13 @@ class SessionAllowance(Protocol):
     def take_topics(self, topics: Collection[str]) -> None:
         """Names that it brings up: all of them, or `OverQuota`."""
 
-    def take_published(self, messages: int, size_bytes: int) -> None:
-        """What a publish needs of its rates, or `OverQuota`."""
+    def take_published(
+        self, messages: int, size_bytes: int, kept_as: Quota = Quota.TOPIC_BYTES
+    ) -> None:
+        """What a publish needs of its rates, or `OverQuota`; `kept_as` is what its bytes count as."""
+
+    def take_made(self, quota: Quota, amount: int = 1) -> None:
+        """Of what stays, the part that the listener bounds by which it came: or `OverQuota`."""
 
     def take(self, *wanted: tuple[Quota, int]) -> None:
         """All of it, or `OverQuota` and nothing."""
