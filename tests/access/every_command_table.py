@@ -24,7 +24,7 @@ from tests.access.every_command import (
     maker,
     rows,
 )
-from tests.access.other_doors import found_at_other_doors
+from tests.access.other_doors import Doors, found_by_http, found_by_mqtt, found_of_wills
 from tests.catalog.nodes import pretend
 from tests.process.nodes import NodeProcess
 from tests.process.proving import audited, proven, until
@@ -162,8 +162,12 @@ async def cast_of(node: NodeProcess) -> AsyncIterator[Cast]:
 
 async def found_tables(node: NodeProcess) -> Found:
     async with cast_of(node) as cast:
+        doors = Doors(node, cast.tokens)
+        wills = await found_of_wills(doors, CALLERS)
         native = await _found_native(cast)
-        return Found(native, *await found_at_other_doors(node, cast.tokens, CALLERS))
+        by_mqtt = await asyncio.to_thread(found_by_mqtt, doors, CALLERS)
+        over_http = await asyncio.to_thread(found_by_http, doors, CALLERS)
+        return Found(native, by_mqtt | wills, over_http)
 
 
 async def _found_native(cast: Cast) -> Table:

@@ -151,7 +151,7 @@ class Quotas:
             raise over_quota(over)
 
     def take_made(self, listener: str, held: Held, quota: Quota, amount: int) -> None:
-        """Something that stays is about to be made by it; it stays taken also where something else refuses."""
+        """Something that stays is about to be made by it; taken also where something else refuses then."""
         assert quota in MADE, "counts that end with a connection are held by the account itself"
         bound = UNBOUNDED if held.listener is None else held.listener.bound(quota)
         if bound >= UNBOUNDED:
@@ -278,6 +278,12 @@ class Allowance:
         if self.is_rate_bounded:
             self._quotas.take_published(self._held, messages, size_bytes)
             self.take_made(kept_as, size_bytes)
+
+    def is_bounded(self, quota: Quota) -> bool:
+        principal, listener = self._held
+        return principal.bound(quota) < UNBOUNDED or (
+            listener is not None and listener.bound(quota) < UNBOUNDED
+        )
 
     def take_made(self, quota: Quota, amount: int = 1) -> None:
         """Of what stays, the part of the listener; its principal's is counted where it is kept."""

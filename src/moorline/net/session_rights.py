@@ -64,6 +64,9 @@ class SessionAllowance(Protocol):
 
     def bound(self, quota: Quota) -> int: ...
 
+    def is_bounded(self, quota: Quota) -> bool:
+        """Of its principal, or of the listener that it came by."""
+
     def check_room(self, quota: Quota, held: int, amount: int = 1) -> None:
         """Of what is counted elsewhere, where there are `held` of it: `OverQuota` if that is too much."""
 

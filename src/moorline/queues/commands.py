@@ -36,6 +36,7 @@ from moorline.queues.checkpoints import Checkpoints
 from moorline.queues.descriptions import QueueDescriptions
 from moorline.queues.homes import NOT_HERE
 from moorline.queues.owners import (
+    LOOKS,
     OWNERS_CALLS,
     QUEUES,
     QueueOwners,
@@ -143,7 +144,7 @@ class QueueBroker(FillsDisk):
         at, owner, redirecting = path_of_call, self.owners.of_call, self.refusals.redirecting
         declared: dict[type[Message], Declared] = {
             kind: redirecting(
-                owner_or(right, at, owner, of_one_queue[kind], below=QUEUES),
+                owner_or(right, at, owner, of_one_queue[kind], below=QUEUES, is_look=kind in LOOKS),
                 asks_catalog=kind is DescribeQueue,
             )
             for kind, right in OWNERS_CALLS.items()

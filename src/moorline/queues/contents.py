@@ -32,8 +32,12 @@ class QueueContents:
     def declared(self) -> Declarations:
         broker = self._broker
         (handler,) = broker.parking.guard({PeekQueue: broker.spawned(self._peek)}).values()
-        peek = owner_or(SUBSCRIBE, path_of_call, broker.owners.of_call, handler, below=QUEUES)
-        return {PeekQueue: peek}
+        owner_of = broker.owners.of_call
+        return {
+            PeekQueue: owner_or(
+                SUBSCRIBE, path_of_call, owner_of, handler, below=QUEUES, is_look=True
+            )
+        }
 
     async def _peek(self, session: Session, call: PeekQueue) -> QueuePeeked:
         answer = await in_slices(self._looking(call), session.rights.principal)

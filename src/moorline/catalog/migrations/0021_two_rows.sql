@@ -21,3 +21,6 @@ from told where told.rows > 0;
 -- By whose rights a table is published to a topic: whoever proves nothing has others on the node's machine. Those that
 -- are there were made where most operators work.
 alter table moorline.publication add column is_local boolean not null default true;
+
+-- How many sessions somebody has is asked before another one is made.
+create index session_by_owner on moorline.session (owner);

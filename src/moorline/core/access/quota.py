@@ -40,6 +40,7 @@ class Quota(StrEnum):
     GROUPS = "groups"
     SUBSCRIPTIONS = "subscriptions"
     STAGES = "stages"
+    SESSIONS = "sessions"
     PATHS = "paths"
     STORED_BYTES = "stored_bytes"
     TOPIC_BYTES = "topic_bytes"
@@ -57,6 +58,7 @@ OWNED: Final = frozenset(
         Quota.QUEUES,
         Quota.TOPICS,
         Quota.GROUPS,
+        Quota.SESSIONS,
         Quota.PATHS,
         Quota.STORED_BYTES,
         Quota.TOPIC_BYTES,
@@ -64,7 +66,9 @@ OWNED: Final = frozenset(
 )
 """Counts of what outlives connections. They are counted where these are kept, and told by whoever asks: an
 account holds none of them but for a moment."""
-MADE: Final = frozenset({Quota.QUEUES, Quota.GROUPS, Quota.STORED_BYTES, Quota.TOPIC_BYTES})
+MADE: Final = frozenset(
+    {Quota.QUEUES, Quota.GROUPS, Quota.SESSIONS, Quota.STORED_BYTES, Quota.TOPIC_BYTES}
+)
 """Of a listener, which owns nothing, what was made or brought through it within an hour or two; and so of
 topics, by their names."""
 SHARED: Final = frozenset(Quota) - {Quota.PATHS}
@@ -82,6 +86,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     groups: int | None = None
     subscriptions: int | None = None
     stages: int | None = None
+    sessions: int | None = None
     paths: int | None = None
     stored_bytes: int | None = None
     topic_bytes: int | None = None
