@@ -162,9 +162,7 @@ class Resolver:
         """The published paths that match and that we may list, in their order."""
         found: dict[str, None] = {}
 
-        async def pages(
-            cluster: ResolverCluster, caller: Caller, _: int, on_page: OnPage
-        ) -> bool:
+        async def pages(cluster: ResolverCluster, caller: Caller, _: int, on_page: OnPage) -> bool:
             after = ""
             while True:
                 page = await caller.call(partial(MatchPaths, glob=glob, after=after), PathsMatched)

@@ -13,7 +13,7 @@ SALT = b"s" * 16
 
 def login(registry: Registry, name: str, now_ms: int = 0, address: str = "") -> Registration:
     claim = Claim("p", name.encode().ljust(16, b"."), address or f"tcp://{name}:1")
-    return registry.open(claim, name.encode().ljust(32, b"!"), SALT, now_ms)
+    return registry.open(registry.begin(), claim, name.encode().ljust(32, b"!"), SALT, now_ms)
 
 
 def names(found: list[Registration]) -> list[bytes]:
@@ -79,7 +79,9 @@ def test_the_last_who_proved_an_address_has_it() -> None:
     assert registry.find("/a") == ([], 0)
     # The same one again keeps its entries, under another secret.
     registry.publish(two, [("/b", 0)], 0)
-    again = registry.open(two.claim._replace(priority=2), b"other" * 6 + b"..", SALT, 5)
+    again = registry.open(
+        registry.begin(), two.claim._replace(priority=2), b"other" * 6 + b"..", SALT, 5
+    )
     assert again is two
     assert (two.secret[:5], two.claim.priority, two.digest().count) == (b"other", 2, 1)
     registry.check(5, 5)
