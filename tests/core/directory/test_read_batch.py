@@ -222,9 +222,12 @@ class World:
     def post(self, event: Event) -> None:
         if isinstance(event, Answered) and event.part in self.duplicates(event):
             return  # the shell hears each answer of a call once
-        if isinstance(event, Answered) and event.attempt == self.machine._attempt:
-            if self.machine.state is ReadState.ASKING and not event.is_weak:
-                self.answered.add(event.part)
+        is_asking = self.machine.state is ReadState.ASKING
+        match event:
+            case Answered(attempt, part, False) if is_asking and attempt == self.machine._attempt:
+                self.answered.add(part)
+            case _:
+                pass
         effects = self.machine.handle(event, self.now_ms)
         self.machine.check()
         for effect in effects:

@@ -6,9 +6,10 @@
                       └─ pause over ─ PAUSING ◄─ round over ─┘     third round over ─► FAILED
 
 Members are tried in an order of chance, the one that is connected before all others. A batch is cut into
-parts, each a call with its own answer, or a walk over many pages. A resolver that hangs is left when no answer
-came for `timer_ms`: each answer and each page starts that time anew, and nothing else does. Who has just started and knows only a part says so: such
-a *weak* answer is kept, and the members that are left in the round are asked for the rest of it.
+parts, each a call with its own answer, or a walk over many pages. A resolver that hangs is left when nothing
+came for `timer_ms`: each answer and each page starts that time anew, and nothing else does. Who has just
+started and knows only a part says so: such a *weak* answer is kept, and the members that are left in the
+round are asked for the rest of it.
 
 Invariants:
 C1  in a round each member is tried once at most

@@ -9,9 +9,10 @@
     (login) ─ proven ─► PROVEN ─ silent, closed, another has its address ─► GONE ─ purged ─► (forgotten)
 
 A registration is known by its principal, its instance and its address: whoever comes back with all three goes
-on with its entries, under a new secret. Of two logins the one counts that came last, whichever is proven first:
-a publisher that has given one up and begun another knows the secret of the second. What a GONE one has is found by nobody from that moment on; that it
-also leaves the memory takes a while where it is a million paths.
+on with its entries, under a new secret. Of two logins the one counts that came last, whichever is proven
+first: a publisher that has given one up and begun another knows the secret of the second. What a GONE one has
+is found by nobody from that moment on; that it also leaves the memory takes a while where it is a million
+paths.
 
 Invariants:
 D1  a path is in the tree exactly if a registration has an entry for it that is PROVEN, or GONE and not purged
