@@ -204,10 +204,13 @@ class Registry:
         """Any message of a registration proves that it lives."""
         registration.heard_ms = max(registration.heard_ms, now_ms)
 
-    def slept(self, slept_ms: int) -> None:
-        """The resolver itself stood still for that time and could hear nobody: nobody is silent by that."""
+    def slept(self, slept_ms: int, now_ms: int) -> None:
+        """The resolver itself stood still for that time and could hear nobody: nobody is silent by that.
+
+        Who was heard of since gets no more than now: what had waited in a socket is read before the clock.
+        """
         for one in self._registrations.values():
-            one.heard_ms += slept_ms
+            one.heard_ms = max(one.heard_ms, min(one.heard_ms + slept_ms, now_ms))
 
     def close(self, registration: Registration) -> None:
         """The publisher is done."""
