@@ -516,6 +516,9 @@ ACCESS_OWNERS_MAX = 100_000
 GROUPS_PER_PRINCIPAL_MAX = 64
 """Groups of users that one principal is in: each is looked for at each level of a path."""
 
+SUBJECTS_KNOWN_MAX = 4_096
+"""Principals with their groups, of which all connections have the same: some 600 bytes each."""
+
 VERDICTS_KEPT_MAX = 4_096
 """Verdicts that are remembered for one principal, whatever connections it has; then they are forgotten. As
 many names again where it published in batches."""

@@ -7,7 +7,7 @@ import pytest
 from tests.mqtt.wire_client import WireClient
 from tests.process.nodes import NodeProcess, eventually, run_moor
 
-from moorline.core.mqtt.packets import Publish, Unsuback, Unsubscribe, Will
+from moorline.core.mqtt.packets import Puback, Publish, Unsuback, Unsubscribe, Will
 from moorline.core.mqtt.reason import ReasonCode
 
 PASSWORD = "a long enough password"
@@ -68,6 +68,25 @@ def test_what_is_not_granted_is_refused_with_its_reason(node: NodeProcess) -> No
         ReasonCode.NOT_AUTHORIZED,
         ReasonCode.NOT_AUTHORIZED,
     )
+
+
+def test_each_publish_of_a_run_is_judged(node: NodeProcess) -> None:
+    """Also where its topic is known to the node, since others may publish there."""
+    writer = WireClient(node.mqtt, name="anybody")
+    writer.connect()
+    for topic in ("theirs/known", "ours/known"):
+        assert writer.publish(topic, b"x", 1) is ReasonCode.SUCCESS
+    client, reader = ada(node, "ada-run"), ada(node, "ada-reads")
+    reader.subscribe("ours/known")
+    topics = ["ours/known"] * 8 + ["theirs/known", "ours/known", "theirs/fresh", "ours/fresh"]
+    client.say(*(Publish(one, b"r", 1, packet_id=n + 1) for n, one in enumerate(topics)))
+    for place, topic in enumerate(topics):
+        said = client.hear(Puback)
+        granted = topic.startswith("ours")
+        assert said.packet_id == place + 1
+        assert said.reason is (ReasonCode.SUCCESS if granted else ReasonCode.NOT_AUTHORIZED)
+    assert [reader.message().payload for _ in range(9)] == [b"r"] * 9
+    assert reader.is_silent(Publish)
 
 
 def test_a_denied_publish_of_3_1_1_is_acknowledged_and_not_stored(node: NodeProcess) -> None:

@@ -5,6 +5,7 @@
        │  ▼                                      ▼
        └─ WAITING ◄──────────────────────────────┘        OVER: the program left, or all refuse us for good
 
+A place whose link is lost while it resumes was not reached: the round goes on with the next one.
 The program's calls are *asks*. One that was not put on a link waits for the next one, wherever it leads. Of
 one that was put and not answered only its kind says what may be done:
 
@@ -193,7 +194,7 @@ class Staying(Machine[StayState]):
     moves: ClassVar[Mapping[Enum, frozenset[Enum]]] = {
         StayState.WAITING: frozenset({StayState.DIALLING, StayState.OVER}),
         StayState.DIALLING: frozenset({StayState.RESUMING, StayState.WAITING, StayState.OVER}),
-        StayState.RESUMING: frozenset({StayState.UP, StayState.WAITING, StayState.OVER}),
+        StayState.RESUMING: frozenset({StayState.UP, StayState.DIALLING, StayState.OVER}),
         StayState.UP: frozenset({StayState.WAITING, StayState.OVER}),
         StayState.OVER: frozenset(),
     }
@@ -313,11 +314,15 @@ class Staying(Machine[StayState]):
         return effects
 
     def _lost(self, why: str, unsent: frozenset[int]) -> list[Effect]:
-        was_up = self.state is StayState.UP
+        hang = Hang(self._attempt)
+        if self.state is StayState.RESUMING:
+            # No ask was on it (S1). A program that waits for its first link must hear of a round that
+            # led to nobody here too: a node that is full says hello, and then goodbye.
+            self.move(StayState.DIALLING)
+            self._round.append(NotReached(self._attempt, why))
+            return [hang, *self._next_place()]
         self.move(StayState.WAITING)
-        effects: list[Effect] = [Hang(self._attempt)]
-        if was_up:
-            effects.append(TellLost(why))
+        effects: list[Effect] = [hang, TellLost(why)]
         for number, ask in list(self._asks.items()):
             if not ask.attempt:
                 continue
@@ -328,10 +333,7 @@ class Staying(Machine[StayState]):
             if ask.kind is Kind.CHANGE:
                 del self._asks[number]
                 effects.append(Doubt(number, why))
-        # A link that is lost while it resumes has not helped: the pause grows as if nobody had been there.
-        wait_ms = self._pause_ms()
-        self._tries += 0 if was_up else 1
-        return [*effects, SetTimer(RETRY, wait_ms)]
+        return [*effects, SetTimer(RETRY, self._pause_ms())]
 
     def _over(self, why: str) -> list[Effect]:
         effects: list[Effect] = [CancelTimer(RETRY)]

@@ -101,9 +101,17 @@ class MqttBroker:
         self.wills = Wills(self)
         self._settling: dict[str, asyncio.Task[None]] = {}
         self._opening: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._terms: dict[frozenset[str], ConnectionTerms] = {}
+        """Those of each listener: its connections share them."""
         self._is_shared = config.catalog != "embedded"
 
     def terms(self, methods: frozenset[str]) -> ConnectionTerms:
+        known = self._terms.get(methods)
+        if known is None:
+            known = self._terms[methods] = self._terms_for(methods)
+        return known
+
+    def _terms_for(self, methods: frozenset[str]) -> ConnectionTerms:
         return ConnectionTerms(
             receive_max=MQTT_RECEIVE_MAX,
             packet_bytes_max=self.config.mqtt_packet_bytes_max,
@@ -211,7 +219,7 @@ class MqttBroker:
         self, client: Client, session: ClientSession, connect: Connect, expiry_s: int
     ) -> tuple[list[Any], int, list[str]] | None:
         """Filters, the reader, and topics of retained messages that are out, of a session that goes on."""
-        name, own = session.name, session.own
+        name = session.name
         if expiry_s:
             demand(client.rights, PUBLISH, path_of_session(name))
         elif connect.clean_start and not self._is_shared:
@@ -222,6 +230,7 @@ class MqttBroker:
             self._check_owner(owner, client)
             await self.context.sessions.remove(name)
             return None
+        own = session.own
         await self.sessions.durable.hand_over(own, name)
         call = OpenDurable(0, name, expiry_s)
         try:
@@ -294,15 +303,16 @@ class MqttBroker:
             self.wills.disconnected(name, is_normal=end.is_normal, expiry_s=expiry_s)
 
     async def _settle(self, session: ClientSession, expiry_s: int) -> None:
-        own = session.own
-        row = own.row
-        if row is not None and session.client.end_code != "TAKEN_OVER":
+        own = session.own_if_any
+        row = session.row
+        if own is not None and row is not None and session.client.end_code != "TAKEN_OVER":
             own.ends_with_connection = expiry_s == 0
             if expiry_s and expiry_s != row.expiry_s:
                 await self.mqtt_sessions.set_expiry(row.name, row.epoch, expiry_s)
         await session.settle()
-        # Its last places too: whoever comes next begins behind them.
-        await own.settled()
+        if own is not None:
+            # Its last places too: whoever comes next begins behind them.
+            await own.settled()
 
     async def settled(self, name: str) -> None:
         """Returns when a session whose connection is over has stored what it had."""

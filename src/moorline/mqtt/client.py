@@ -9,8 +9,8 @@ during one read, or one turn of the loop, leaves in one write.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from collections.abc import Callable, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 from moorline.core.access.principal import Proof
 from moorline.core.effects import CancelTimer, Effect, SetTimer
@@ -33,7 +33,6 @@ from moorline.mqtt.counts import Counts
 from moorline.mqtt.logins import Gssapi, Logins, MqttAdmission, Refused, become
 from moorline.net.clock import monotonic_ms
 from moorline.net.http.peer import Peer
-from moorline.net.tasks import Tasks
 from moorline.wire.mqtt.decoder import Decoder
 from moorline.wire.mqtt.encoder import encode, encode_acks
 from moorline.wire.mqtt.publish_writer import PublishWriter
@@ -73,12 +72,45 @@ class Host(Protocol):
     async def open(self, client: "Client", effect: OpenSession) -> None:
         """Ends with `client.opened`, or raises `Refused`."""
 
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None: ...
     def violated(self, client: "Client", violation: Violation) -> None: ...
     def ended(self, client: "Client", end: EndConnection) -> None: ...
 
 
 class Client(Peer):
-    """As the node's rooms see one that has come (net/http/peer.py), and as its transport sees it."""
+    """As the node's rooms see one that has come (net/http/peer.py), and as its transport sees it.
+
+    Thousands of them say nothing for hours: what an idle one holds is counted in hundreds of bytes.
+    """
+
+    __slots__ = (
+        "_admission",
+        "_decoder",
+        "_flush_due",
+        "_gssapi",
+        "_holds",
+        "_host",
+        "_is_over",
+        "_loop",
+        "_machine",
+        "_out",
+        "_room",
+        "_shown",
+        "_timers",
+        "_transport",
+        "_writer",
+        "client_id",
+        "connected_ms",
+        "counts",
+        "gone",
+        "is_proxied",
+        "is_writable",
+        "keep_alive_s",
+        "name",
+        "numbered_producer",
+        "producer",
+        "session",
+    )
 
     def __init__(
         self, host: Host, admission: MqttAdmission, terms: ConnectionTerms, transport: Transport
@@ -106,24 +138,10 @@ class Client(Peer):
         self._out: list[bytes] = []
         self._flush_due = False
         self._is_over = False
-        self._holds: set[str] = set()
+        self._holds: dict[str, None] = {}
         self._room: list[asyncio.Future[None]] = []
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._loop = asyncio.get_running_loop()
-        self._tasks = Tasks("a client of MQTT was not served")
-        self._performers: dict[type[Effect], Callable[[Any], None]] = {
-            SayPacket: self._say,
-            SayAcks: self.say_acks,
-            TakePublishes: self._take_publishes,
-            TakeAcks: self._take_acks,
-            TakeSubscribe: self._take_request,
-            TakeUnsubscribe: self._take_request,
-            OpenSession: self._open_session,
-            Authenticate: self._authenticate,
-            EndConnection: self._end_connection,
-            SetTimer: self._set_timer,
-            CancelTimer: self._cancel_timer,
-        }
         self.cut = self._cut
 
     @property
@@ -208,10 +226,10 @@ class Client(Peer):
     def hold_reading(self, reason: str) -> None:
         if not self._holds and not self._is_over:
             self._transport.pause_reading()
-        self._holds.add(reason)
+        self._holds[reason] = None
 
     def release_reading(self, reason: str) -> None:
-        self._holds.discard(reason)
+        self._holds.pop(reason, None)
         if not self._holds and not self._is_over:
             self._transport.resume_reading()
 
@@ -264,7 +282,7 @@ class Client(Peer):
             if self._is_over:
                 return
             try:
-                self._performers[type(effect)](effect)
+                self._PERFORMERS[type(effect)](self, effect)
             except Violation as violation:
                 # A machine of the session raised it: of what came before there are effects.
                 if self.session is not None:
@@ -305,7 +323,7 @@ class Client(Peer):
 
     def _open_session(self, effect: OpenSession) -> None:
         self.hold_reading("opening")
-        self._tasks.spawn(self._opening(effect))
+        self._host.spawn(self._opening(effect))
 
     async def _opening(self, effect: OpenSession) -> None:
         connect = effect.connect
@@ -328,7 +346,7 @@ class Client(Peer):
 
     def _authenticate(self, effect: Authenticate) -> None:
         self.hold_reading("proof")
-        self._tasks.spawn(self._authenticating(effect))
+        self._host.spawn(self._authenticating(effect))
 
     async def _authenticating(self, effect: Authenticate) -> None:
         logins = self._host.logins
@@ -407,6 +425,21 @@ class Client(Peer):
         self._transport.close()
         # One that does not read would hold the socket for ever.
         self._loop.call_later(MQTT_GOODBYE_MS / 1_000, self._transport.abort)
+
+    _PERFORMERS: ClassVar[dict[type[Effect], Callable[[Any, Any], None]]] = {
+        SayPacket: _say,
+        SayAcks: say_acks,
+        TakePublishes: _take_publishes,
+        TakeAcks: _take_acks,
+        TakeSubscribe: _take_request,
+        TakeUnsubscribe: _take_request,
+        OpenSession: _open_session,
+        Authenticate: _authenticate,
+        EndConnection: _end_connection,
+        SetTimer: _set_timer,
+        CancelTimer: _cancel_timer,
+    }
+    """One table for all: one for each would be a kilobyte of bound methods."""
 
 
 async def _no_later_proof(peer: Peer, brought: Any, /) -> None:  # noqa: ARG001

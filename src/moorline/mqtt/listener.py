@@ -113,6 +113,8 @@ class MqttListeners:
 class MqttSocket(asyncio.Protocol):
     """A client over TCP or TLS."""
 
+    __slots__ = ("_behind", "_is_heard", "_listeners", "_transport", "_visit", "client")
+
     def __init__(
         self, listeners: MqttListeners, admission: MqttAdmission, visit: Visit, behind: str
     ) -> None:

@@ -7,7 +7,6 @@ answered: 8,000 SUBSCRIBEs at a start are some tens of statements.
 import asyncio
 import contextlib
 import logging
-from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -54,11 +53,27 @@ _MAY_COME_BACK: Final = frozenset({Denied.code, RightsUnknown.code})
 
 
 class Requests:
+    __slots__ = (
+        "_allowance",
+        "_broker",
+        "_client",
+        "_done",
+        "_filters_waiting",
+        "_is_over",
+        "_is_working",
+        "_looks_again",
+        "_lost",
+        "_members",
+        "_places",
+        "_session",
+        "_waiting",
+    )
+
     def __init__(self, session: "ClientSession", broker: "MqttBroker") -> None:
         self._session = session
         self._broker = broker
         self._client = session.client
-        self._waiting: deque[Request] = deque()
+        self._waiting: list[Request] = []
         self._filters_waiting = 0
         """Of all of them: one may name thousands."""
         self._is_working = True
@@ -72,7 +87,7 @@ class Requests:
         """Those of them that are not granted now; not one whose member an operator has ended."""
         self._looks_again = False
         """Whether what is not granted is to be tried once more."""
-        self._places: set[str] = set()
+        self._places: dict[str, None] = {}
         """Plain filters that have a place in the quota of the client's principal."""
         self._allowance: SessionAllowance | None = None
         """That they were taken from: the client has none any more when they are given back."""
@@ -148,13 +163,13 @@ class Requests:
 
     def _batch(self) -> list[Request]:
         """Those that are answered together: one at least, however many filters it names."""
-        batch: list[Request] = []
-        filters = 0
-        while self._waiting and (
-            not batch or filters + _filters_of(self._waiting[0]) <= MQTT_FILTERS_PER_BATCH
-        ):
-            batch.append(self._waiting.popleft())
-            filters += _filters_of(batch[-1])
+        count = filters = 0
+        for request in self._waiting:
+            if count and filters + _filters_of(request) > MQTT_FILTERS_PER_BATCH:
+                break
+            count += 1
+            filters += _filters_of(request)
+        batch, self._waiting = self._waiting[:count], self._waiting[count:]
         self._filters_waiting -= filters
         return batch
 
@@ -210,7 +225,7 @@ class Requests:
         session = self._session
         if session.reading or not len(session.filters) or self._is_over:
             return
-        reader, row = 0, session.own.row
+        reader, row = 0, session.row
         if row is not None:
             known = await self._broker.context.sessions.subscribe(row.name, row.epoch, "#", 2)
             if known is None:
@@ -281,14 +296,14 @@ class Requests:
         if allowance is None or text in self._places:
             return
         allowance.take((Quota.SUBSCRIPTIONS, 1))
-        self._places.add(text)
+        self._places[text] = None
         if self._allowance is None:
             self._allowance = allowance
             self._client.at_end(self._give_all_back)
 
     def _give_back(self, text: str) -> None:
         if text in self._places and self._allowance is not None:
-            self._places.discard(text)
+            del self._places[text]
             self._allowance.give_back((Quota.SUBSCRIPTIONS, 1))
 
     def _give_all_back(self) -> None:

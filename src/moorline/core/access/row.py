@@ -1,5 +1,6 @@
 """Room: core/access. A row of rights, whose rows count for somebody, and paths."""
 
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -7,7 +8,7 @@ import msgspec
 from moorline.core.access.principal import check_subject, level_of
 from moorline.core.access.right import DEFAULT, EVERYTHING, NOTHING, PUBLISH, WRITE
 from moorline.errors import BadGrant
-from moorline.limits import GRANT_LEVELS_MAX, GRANT_PATH_BYTES_MAX
+from moorline.limits import GRANT_LEVELS_MAX, GRANT_PATH_BYTES_MAX, SUBJECTS_KNOWN_MAX
 
 TOPICS: Final = "topics"
 OWN: Final = "%u"
@@ -53,6 +54,12 @@ class Subjects(msgspec.Struct, frozen=True):
         # Found once: each verdict needs them at each level.
         msgspec.structs.force_setattr(self, "names", self.groups | {self.principal})
         msgspec.structs.force_setattr(self, "level", level_of(self.principal))
+
+
+@lru_cache(SUBJECTS_KNOWN_MAX)
+def subjects_of(principal: str, groups: frozenset[str]) -> Subjects:
+    """One for all connections of a principal: each would have three sets of its own."""
+    return Subjects(principal, groups)
 
 
 def check_row(row: Row) -> None:
