@@ -2,6 +2,8 @@
 
 import random
 
+import pytest
+
 from moorline.core.access.quota import Quota
 from moorline.core.access.recent import Recent
 from moorline.limits import RECENT_MS
@@ -37,3 +39,10 @@ def test_never_more_than_the_bound_within_a_span() -> None:
         assert within <= recent.count(now_ms) <= sum(some for _, some in given)
     # What is refused by one is free again for another, and a long silence gives all back.
     assert recent.count(now_ms + 10 * RECENT_MS) == 0
+
+
+def test_re1_less_than_nothing_is_a_mistake_of_ours() -> None:
+    recent = Recent(Quota.QUEUES, 0)
+    recent._now = -1
+    with pytest.raises(AssertionError, match="RE1"):
+        recent.check()
