@@ -389,7 +389,7 @@ class Node:
                 tables,
                 self._topics.streams if self._topics is not None else None,
                 self._identity.home,
-                Demands(self._access.trail, self._access.trail),
+                self._access,
             )
         )
         self._declared.update(publications.declared())
