@@ -9,12 +9,19 @@ from moorline.core.records.known_ids import KnownIds
 from moorline.core.records.row_hash import digest_of_rows
 from moorline.core.sets.prefix import ALL, Prefix
 from moorline.limits import RECORD_PREFIXES_MAX
+from moorline.net import slices
 from moorline.net.slices import in_slices
 from moorline.records.key_set import KeySet
 
 ROWS = 30_000
 EVERYTHING = [ALL] * RECORD_PREFIXES_MAX
 """The dearest question that fits one message."""
+
+
+@pytest.fixture(autouse=True)
+def _shortest_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One step each: what is asked is where work may be interrupted, and not how fast a machine is."""
+    monkeypatch.setattr(slices, "SLICE_MS", 0)
 
 
 @pytest.fixture
