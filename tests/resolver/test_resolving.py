@@ -181,7 +181,7 @@ async def test_t14_deny_beats_grant_and_deeper_beats_higher() -> None:
 
 @pytest.mark.slow
 async def test_t16_who_claims_anothers_address_fails_and_the_others_entries_stay() -> None:
-    async with ResolverServer.open(proof_timeout_ms=2_000) as server:
+    async with ResolverServer.open(proof_timeout_ms=2_000, ttl_ms=600_000) as server:
         victim = await server.publisher("/a")
         reader = await server.caller()
         thief = WirePublisher(await server.caller(), await server.listener(), victim.instance)
