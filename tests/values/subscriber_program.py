@@ -1,15 +1,18 @@
 """A subscriber in a process of its own, to be stopped: says what it has whenever all of it is alive anew.
 
-    python -m tests.values.subscriber_program RESOLVER COUNT
+    python -m tests.values.subscriber_program RESOLVER COUNT [DEAD_MS]
 
 It keeps COUNT durable subscriptions below /s. `alive N` follows each time that all are alive behind a loss,
-and `last N` when each of them is N, the number that the first line of its input names.
+and `last N` when each of them is N, the number that the first line of its input names. Its loop is the one
+that nodes have, which looks at the clock before it reads.
 """
 
 import asyncio
 import sys
 
-from moorline.client.values.subscriber import Subscriber
+import uvloop
+
+from moorline.client.values.subscriber import Subscriber, SubscriberSettings
 from moorline.client.values.subscription import Kind, ValueSubscription
 
 
@@ -24,8 +27,9 @@ async def follow(one: ValueSubscription, all_of_them: list[ValueSubscription]) -
             say("alive")
 
 
-async def main(resolver: str, count: int) -> None:
-    async with Subscriber(resolver) as subscriber:
+async def main(resolver: str, count: int, dead_ms: int = 100_000) -> None:
+    settings = SubscriberSettings(dead_ms=dead_ms)
+    async with Subscriber(resolver, settings=settings) as subscriber:
         handles = subscriber.durable_subscribe_all([f"/s/{place}" for place in range(count)])
         following = [asyncio.create_task(follow(one, handles)) for one in handles]
         wanted = int(await asyncio.to_thread(sys.stdin.readline))
@@ -37,4 +41,4 @@ async def main(resolver: str, count: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], int(sys.argv[2])))
+    uvloop.run(main(sys.argv[1], *map(int, sys.argv[2:])))
