@@ -1818,6 +1818,9 @@ VALUE_HEARTBEAT_MS = 5_000
 VALUE_DEAD_MS = 100_000
 """A publisher that said nothing for so long is lost, as the specification says."""
 
+VALUE_LAST_LOOK_MS = 50
+"""Before a publisher is taken for dead, for what has come while our own process stood still."""
+
 SUBSCRIBED_BYTES_MAX = 512 * KIB
 """Values of one answer to a subscription: half a frame. One that is larger comes alone."""
 
