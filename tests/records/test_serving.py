@@ -1,6 +1,7 @@
 """Clients of records over real WebSockets: first syncs, live changes, and coming back."""
 
 import asyncio
+import json
 import random
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -461,6 +462,36 @@ async def test_known_ids_in_ranges_as_in_the_seed(site: Site) -> None:
         await site.execute("truncate things", "insert into things values (5, 1, 'NEW', 'n')")
         await site.equal(held, "workspace_id = 1")
     assert held.hows[0] == "ids"
+    assert held.drifts == 0
+
+
+async def test_of_known_ids_with_a_cursor_only_what_changed_comes(site: Site) -> None:
+    """The log does not reach back to it, but its snapshot says what has changed since."""
+    await site.execute(MANY)
+    node = await site.node(records={"log_life_s": 1, "prune_ms": 20})
+    held = Held("things", where={"workspace_id": 1})
+    async with client(url_of(node), held):
+        await site.equal(held, "workspace_id = 1")
+    await site.execute(*OFFLINE.values(), "insert into things values (9000, 1, 'NEW', 'new')")
+
+    async def is_pruned() -> bool:
+        return not await site.connection.fetchval("select count(*) from moorline_records.log_1")
+
+    async with asyncio.timeout(PATIENCE_S):
+        while not await is_pruned():
+            await asyncio.sleep(0.05)
+    held.left()
+    held.heard.clear()
+    held.wanted["ids"] = ranges_text(sorted(int(key[0]) for key in held.rows))
+    async with client(url_of(node), held):
+        await site.equal(held, "workspace_id = 1")
+        gone = {tuple(one.key) for one in held.heard if isinstance(one, Deletion)}
+        came = {json.loads(bytes(one.row))["id"] for one in held.heard if isinstance(one, Record)}
+        # Another column has values in rows that did not change: all of them come.
+        await site.execute("alter table things add added text default 'x'")
+        await site.equal(held, "workspace_id = 1")
+    assert held.hows[0] == "ids"
+    assert (gone, came) == ({("4",), ("7",)}, {1, 2, 9000})
     assert held.drifts == 0
 
 
