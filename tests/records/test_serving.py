@@ -495,6 +495,41 @@ async def test_of_known_ids_with_a_cursor_only_what_changed_comes(site: Site) ->
     assert held.drifts == 0
 
 
+async def test_t45_what_is_repeated_leaves_the_digest_as_it_is(site: Site) -> None:
+    await site.execute(MANY)
+    node = await site.node()
+    held, marks = Held("things"), Held("others")
+    await site.register("others")
+    async with client(url_of(node), held, marks):
+        await site.equal(held)
+        await site.equal(marks, table="others")
+        before = held.digest
+        # What is there already, and what is not, each twice; then what is taken back within one step.
+        for _ in range(2):
+            await site.execute(
+                "insert into things values (5, 1, 'NEW', 'n') on conflict do nothing",
+                "delete from things where id = 100000",
+                "update things set note = note where id < 10",
+            )
+        async with site.connection.transaction():
+            await site.execute(
+                "insert into things values (100000, 1, 'NEW', 'n')",
+                "delete from things where id = 100000",
+            )
+        held.heard.clear()
+        again = Held("things")
+        async with client(url_of(node), again):
+            await site.equal(again)
+        assert (held.digest, again.digest) == (before, before)
+        assert not any(isinstance(one, Record | Deletion) for one in held.heard)
+        # A message that comes twice changes nothing either.
+        for message in again.heard[:]:
+            if isinstance(message, Record):
+                again.take(message)
+        assert again.digest == before
+    assert held.drifts == 0
+
+
 @pytest.mark.parametrize("ids", ["5-1", "1,1", "1-", "x", "1-9223372036854775807", "3,2", "1-5,4"])
 async def test_t47_ranges_that_are_none_are_refused(site: Site, ids: str) -> None:
     node = await site.node()
