@@ -14,6 +14,7 @@ from tests.records.clients import Held, RecordClient, client, until
 from tests.records.site import Site, opened_site, url_of
 
 from moorline.catalog import EmbeddedPostgres
+from moorline.catalog.address import LOST_ERRORS
 from moorline.records.session import RecordSession
 from moorline.records.sockets import SocketOutlet
 from moorline.wire.records import Record
