@@ -2193,6 +2193,9 @@ MQTT_ALIASES_MAX = 64
 MQTT_CONNECT_MS = 10_000
 """Within this time of its connection a client has said who it is."""
 
+MQTT_REFERENCES_TOLD_MAX = 8
+"""Other nodes that a client is told of: it tries one after the other."""
+
 MQTT_SYSTEM_TOPICS_MS = 10_000
 """Time between two values of a topic of $SYS, as dashboards expect them."""
 
