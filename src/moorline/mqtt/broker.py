@@ -23,7 +23,7 @@ from moorline.core.mqtt.connection import ConnectionTerms
 from moorline.core.mqtt.effects import EndConnection, OpenSession, Place
 from moorline.core.mqtt.packets import MQTT_5, Connect
 from moorline.core.mqtt.reason import ReasonCode, Violation
-from moorline.errors import ConnectionLost, Denied, MoorlineError, RightsUnknown
+from moorline.errors import ConnectionLost, Denied, MoorlineError, OverQuota, RightsUnknown
 from moorline.limits import (
     MQTT_ALIASES_MAX,
     MQTT_CLIENT_ID_BYTES_MAX,
@@ -173,6 +173,9 @@ class MqttBroker:
         except (Denied, RightsUnknown) as error:
             self.demands.tell(client, "Connect", error)
             raise Refused(ReasonCode.NOT_AUTHORIZED, str(error)) from error
+        except OverQuota as error:
+            self.demands.tell(client, "Connect", error)
+            raise Refused(ReasonCode.QUOTA_EXCEEDED, str(error)) from error
         except ConnectionLost as error:
             raise Refused(ReasonCode.UNSPECIFIED_ERROR, str(error)) from error
         except (MoorlineError, OSError) as error:

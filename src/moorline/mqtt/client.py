@@ -50,6 +50,7 @@ REASONS: Final = {
     "EXPIRED": ReasonCode.NOT_AUTHORIZED,
     "OVER_QUOTA": ReasonCode.QUOTA_EXCEEDED,
     "BUSY": ReasonCode.SERVER_BUSY,
+    "CATALOG": ReasonCode.SERVER_BUSY,
 }
 """By the code with which the node ends a login."""
 
