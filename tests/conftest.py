@@ -1,9 +1,12 @@
 """What all tests share: patience, one Postgres a worker, and how workers share the tests (`sharing.py`)."""
 
+import asyncio
+import functools
 import gc
+import inspect
 import re
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -82,13 +85,23 @@ def pytest_collection_finish() -> None:
 
 
 class Servers:
-    """Before markers choose: who stands on a real Postgres has started a server, whatever its file says."""
+    """Before markers choose: who stands on a real Postgres or node has started one, whatever a file says."""
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         for item in items:
-            if "postgres" in getattr(item, "fixturenames", ()):
+            if isinstance(item, pytest.Function) and (
+                "postgres" in item.fixturenames or starts_a_node(item)
+            ):
                 item.add_marker(pytest.mark.process)
+
+
+def starts_a_node(item: pytest.Function) -> bool:
+    """Whether the test, or a fixture that it asks for, makes a `NodeProcess`."""
+    fixtures = item._fixtureinfo.name2fixturedefs.values()
+    functions = [item.obj, *(fixture.func for several in fixtures for fixture in several)]
+    codes = (getattr(inspect.unwrap(one), "__code__", None) for one in functions)
+    return any(code is not None and "NodeProcess" in code.co_names for code in codes)
 
 
 @pytest.hookimpl(trylast=True)
@@ -96,8 +109,31 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest groups first, of `make fast` few seeds of a test. The same in every worker."""
     if settings.get_current_profile_name() == BRIEF:
         items[:] = [item for item in items if number_of_seed(item) < SEEDS_BRIEF]
+    for item in items:
+        if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.obj):
+            item.obj = ended_in_time(item.obj, limit_s(item))
     places = {file: place for place, file in enumerate(groups_of_tests())}
     items.sort(key=lambda item: places[file_of(item.nodeid)])
+
+
+def limit_s(item: pytest.Item) -> float:
+    """How long a test may take, a little less: pytest-timeout comes behind, for those that hold the loop."""
+    marker = item.get_closest_marker("timeout")
+    limit = marker.args[0] if marker and marker.args else item.config.getini("timeout")
+    return max(0.5 * float(limit), float(limit) - 10)
+
+
+def ended_in_time(
+    test: Callable[..., Awaitable[None]], limit_s: float
+) -> Callable[..., Awaitable[None]]:
+    """The test, ended by its loop: uvloop swallows what pytest-timeout raises, and waits on for ever."""
+
+    @functools.wraps(test)
+    async def within(**fixtures: object) -> None:
+        async with asyncio.timeout(limit_s):
+            await test(**fixtures)
+
+    return within
 
 
 def number_of_seed(item: pytest.Item) -> int:

@@ -516,6 +516,9 @@ ACCESS_OWNERS_MAX = 100_000
 GROUPS_PER_PRINCIPAL_MAX = 64
 """Groups of users that one principal is in: each is looked for at each level of a path."""
 
+SUBJECTS_KNOWN_MAX = 4_096
+"""Principals with their groups, of which all connections have the same: some 600 bytes each."""
+
 VERDICTS_KEPT_MAX = 4_096
 """Verdicts that are remembered for one principal, whatever connections it has; then they are forgotten. As
 many names again where it published in batches."""
@@ -628,6 +631,9 @@ these bounds. A few seconds of the fastest sending, in which the next one is pre
 
 LOG_SEGMENTS_READY_MAX = 2
 """Segments that are prepared ahead: one, and the one after it should the disk be slow."""
+
+LOG_PREPARE_WRITE_BYTES = MIB
+"""Zeros of a segment that are written by one call: so many stay in the caches of a processor."""
 
 LOG_PREPARE_SYNC_BYTES = 16 * MIB
 """Zeros of a segment between two syncs of it: mostly one, since each is a transaction of its own."""
@@ -989,7 +995,7 @@ CLIENT_SHARDS_MAX = 16_384
 CLIENT_RANGES_MAX = 32_768
 """The same for all shards of it together: half a frame."""
 
-CLIENT_PLACE_RANGES_MAX = 1_024
+CLIENT_CURSOR_RANGES_MAX = 1_024
 """Ranges done above the mark that a resumed subscription names for one shard: what is above comes again."""
 
 HOMES_KEPT_MS = 2_000
@@ -1342,6 +1348,9 @@ AUDIT_PAGE_BYTES_MAX = 512 * KIB
 AUDIT_FOLLOW_MS = 500
 """Time between two looks of `moor audit follow`: as long as lines are gathered."""
 
+RECENT_MS = 3_600_000
+"""A span within which what comes by a listener is counted; in milliseconds. As of names of topics."""
+
 TOPIC_NAMES_MS = 3_600_000
 """Time for which a topic counts that a principal has published to, and at most once more: an hour is longer
 than a program that makes names by mistake goes unnoticed."""
@@ -1414,6 +1423,12 @@ PEEK_BYTES = 256 * KIB
 
 PEEK_ROW_BYTES = 32
 """What a message of such a look takes beside its body."""
+
+PEEK_BYTES_PER_STEP = 16 * KIB
+"""What a look passes before others may have the loop: a hundred small messages, a fifth of a millisecond."""
+
+PEEK_TRIES = 5
+"""Times that a look begins anew because the queue's messages went into files meanwhile."""
 
 SPARK_BUNDLE_MESSAGES = 1_000_000
 """Small streams of one shard are read by one task up to this many messages: a task costs some 30 ms, and
@@ -2189,6 +2204,9 @@ MQTT_ALIASES_MAX = 64
 MQTT_CONNECT_MS = 10_000
 """Within this time of its connection a client has said who it is."""
 
+MQTT_REFERENCES_TOLD_MAX = 8
+"""Other nodes that a client is told of: it tries one after the other."""
+
 MQTT_SYSTEM_TOPICS_MS = 10_000
 """Time between two values of a topic of $SYS, as dashboards expect them."""
 
@@ -2217,5 +2235,6 @@ MQTT_FILTERS_PER_SLICE = 64
 MQTT_WILLS_PER_LOOK_MAX = 1_000
 """Wills that one look at the catalog takes; more are there at the next."""
 
+MQTT_DROP_CAUSES_MAX = 16  # kinds of a drop that a client's figures name: seven today
 MQTT_CLIENT_FILTERS_SHOWN_MAX = 1_000
 """Filters of one client that an answer shows."""

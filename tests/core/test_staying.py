@@ -66,6 +66,28 @@ def test_the_first_round_goes_by_the_order_of_the_addresses_and_ends_if_nobody_i
     assert made.handle(Asked(1, Kind.QUESTION), 0) == [Refuse(1, "the client is closed")]
 
 
+def test_a_place_that_says_hello_and_goodbye_was_not_reached() -> None:
+    made = link(2)
+    made.handle(Begin(), 0)
+    made.handle(Reached(1, A), 0)
+    assert made.handle(LinkLost(1, "busy"), 0) == [Hang(1), Dial(2, 1)]
+    made.handle(Reached(2, B), 0)
+    assert made.handle(LinkLost(2, "busy too"), 0) == [
+        Hang(2), CancelTimer("retry"), TellOver("busy too"),
+    ]  # fmt: skip
+
+
+def test_behind_a_loss_places_that_say_goodbye_end_a_round_with_a_pause() -> None:
+    made = up(1)
+    made.handle(LinkLost(1, "cut"), 0)
+    made.handle(TimerFired("retry"), 0)
+    made.handle(Reached(2, A), 0)
+    hang, nobody, timer = made.handle(LinkLost(2, "busy"), 0)
+    assert (hang, isinstance(nobody, TellNobody), isinstance(timer, SetTimer)) == (
+        Hang(2), True, True,
+    )  # fmt: skip
+
+
 def test_behind_a_loss_it_tries_all_of_them_until_one_is_there() -> None:
     made = up(2)
     hang, lost, timer = made.handle(LinkLost(1, "cut"), 0)

@@ -7,7 +7,7 @@ import pytest
 from tests.mqtt.wire_client import WireClient
 from tests.process.nodes import NodeProcess, eventually, run_moor
 
-from moorline.core.mqtt.packets import Publish, Unsuback, Unsubscribe, Will
+from moorline.core.mqtt.packets import Puback, Publish, Unsuback, Unsubscribe, Will
 from moorline.core.mqtt.reason import ReasonCode
 
 PASSWORD = "a long enough password"
@@ -70,6 +70,25 @@ def test_what_is_not_granted_is_refused_with_its_reason(node: NodeProcess) -> No
     )
 
 
+def test_each_publish_of_a_run_is_judged(node: NodeProcess) -> None:
+    """Also where its topic is known to the node, since others may publish there."""
+    writer = WireClient(node.mqtt, name="anybody")
+    writer.connect()
+    for topic in ("theirs/known", "ours/known"):
+        assert writer.publish(topic, b"x", 1) is ReasonCode.SUCCESS
+    client, reader = ada(node, "ada-run"), ada(node, "ada-reads")
+    reader.subscribe("ours/known")
+    topics = ["ours/known"] * 8 + ["theirs/known", "ours/known", "theirs/fresh", "ours/fresh"]
+    client.say(*(Publish(one, b"r", 1, packet_id=n + 1) for n, one in enumerate(topics)))
+    for place, topic in enumerate(topics):
+        said = client.hear(Puback)
+        granted = topic.startswith("ours")
+        assert said.packet_id == place + 1
+        assert said.reason is (ReasonCode.SUCCESS if granted else ReasonCode.NOT_AUTHORIZED)
+    assert [reader.message().payload for _ in range(9)] == [b"r"] * 9
+    assert reader.is_silent(Publish)
+
+
 def test_a_denied_publish_of_3_1_1_is_acknowledged_and_not_stored(node: NodeProcess) -> None:
     watcher = WireClient(node.mqtt, name="watcher")
     watcher.connect()
@@ -102,6 +121,37 @@ def test_a_right_that_is_taken_away_ends_what_a_filter_lets_through(node: NodePr
     writer.publish("passing/a", b"behind", 1)
     writer.publish("ours/a", b"still", 1)
     assert client.message().payload == b"still"
+
+
+def test_a_right_that_comes_back_works_without_a_word_of_the_client(node: NodeProcess) -> None:
+    """A25: filters, and shared ones; but none that was left meanwhile."""
+    moor(node, "grant", "add", "/topics/again", "ada", "sw")
+    moor(node, "grant", "add", "/groups/again", "ada", "sp")
+    client, writer = ada(node, "ada-3"), WireClient(node.mqtt, name="writer-3")
+    writer.connect()
+    client.subscribe(
+        "again/a", "again/left", "$share/again/again/shared", "$share/again/again/over"
+    )
+    moor(node, "grant", "remove", "/topics/again", "ada")
+
+    def is_refused() -> bool:
+        return client.publish("again/other", b"x", 1) is ReasonCode.NOT_AUTHORIZED
+
+    eventually(is_refused)
+    client.say(Unsubscribe(98, ("again/left", "$share/again/again/over")))
+    assert client.hear(Unsuback).reasons == (ReasonCode.SUCCESS,) * 2
+    moor(node, "grant", "add", "/topics/again", "ada", "sw")
+    heard: set[str] = set()
+
+    def is_heard() -> bool:
+        for name in ("a", "left", "shared", "over"):
+            writer.publish(f"again/{name}", b"behind", 1)
+        while not client.is_silent(Publish):
+            heard.add(client.message().topic)
+        return heard >= {"again/a", "again/shared"}
+
+    eventually(is_heard)
+    assert heard == {"again/a", "again/shared"}
 
 
 def test_a_client_id_is_its_principals(node: NodeProcess) -> None:

@@ -50,6 +50,8 @@ class Listener:
         self.keys: dict[bytes, bytes] = {}
         self.dials = 0
         self.is_silent = False
+        self.held: list[asyncio.Event] = []
+        """The next dials are answered when these are set, one for each."""
 
     @classmethod
     @asynccontextmanager
@@ -78,6 +80,8 @@ class Listener:
             assert hello.mechanism == BY_ADDRESS
             question = AddressQuestion.parse(hello.proof)
             assert question is not None
+            if self.held:
+                await self.held.pop(0).wait()
             if self.is_silent:
                 await reader.read()
             elif (key := self.keys.get(question.login)) is not None:

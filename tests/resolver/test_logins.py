@@ -10,7 +10,7 @@ from tests.resolver.server import OPEN_TO_ALL, ResolverServer
 from moorline.core.access.quota import Bounds
 from moorline.core.access.right import PUBLISH
 from moorline.core.access.row import Row
-from moorline.errors import AddressNotProven, Denied, LimitReached
+from moorline.errors import AddressNotProven, Denied, LimitReached, PublisherGone
 
 FOR_USERS = (OPEN_TO_ALL, Row("/values", "@authenticated", grants=PUBLISH))
 
@@ -91,6 +91,28 @@ async def test_logins_side_by_side_do_not_pass_the_bound_and_who_is_known_comes_
         assert len(server.broker.registry) == 2
         back = WirePublisher(await server.caller(), known.listener, known.instance)
         assert (await back.open()).count == 1
+
+
+async def test_of_two_logins_the_one_counts_that_came_last_whichever_is_proven_first() -> None:
+    """The publisher has given the first one up, and would know nothing of the secret of it."""
+    async with ResolverServer.open() as server:
+        listener = await server.listener()
+        first = WirePublisher(await server.caller(), listener)
+        late = asyncio.Event()
+        listener.held.append(late)
+        overtaken = asyncio.create_task(first.open())
+        async with asyncio.timeout(20):
+            while not listener.dials:
+                await asyncio.sleep(0)
+        second = WirePublisher(await server.caller(), listener, first.instance)
+        opened = await second.open()
+        await second.publish("/a")
+        late.set()
+        with pytest.raises(PublisherGone, match="a later login"):
+            await overtaken
+        (registration,) = server.broker.registry
+        assert registration.secret == opened.secret
+        assert await codes(await server.caller(), "/a") == [""]
 
 
 async def test_one_principal_has_a_share_of_the_publishers() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from typing import Any
 
 import pytest
 from tests.resolver.publishing import WirePublisher
@@ -21,6 +22,8 @@ from moorline.errors import (
     Unreachable,
 )
 from moorline.limits import PATHS_PER_CALL_MAX
+from moorline.net.session import Session
+from moorline.resolver.commands import ResolverBroker
 from moorline.wire.resolver import Referral
 
 NOBODY = "tcp://127.0.0.1:1"
@@ -166,6 +169,36 @@ async def test_more_changes_than_are_kept_are_lost_and_that_is_told(
 def test_what_names_no_resolvers_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):
         Resolver(text)
+
+
+@pytest.mark.slow
+async def test_each_page_of_a_match_or_a_list_begins_the_time_of_a_hang_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Six pages that take longer together than one answer may: nobody hangs."""
+    walks: list[str] = []
+
+    async def slowly(real: Any, broker: ResolverBroker, session: Session, call: Any) -> Any:
+        walks.append(call.after)
+        await asyncio.sleep(0.3)
+        return await real(broker, session, call)
+
+    for name in ("_match", "_list"):
+        real = getattr(ResolverBroker, name)
+        monkeypatch.setattr(
+            ResolverBroker,
+            name,
+            lambda broker, session, call, real=real: slowly(real, broker, session, call),
+        )
+    async with ResolverServer.open(ttl_ms=600_000) as server:
+        publisher = await server.publisher()
+        paths = [f"/x/{number:05}" for number in range(5 * PATHS_PER_CALL_MAX + 1)]
+        await published(publisher, [server], *paths)
+        async with Resolver(server.address, answer_ms=1_500) as resolver:
+            assert await resolver.match("/x/*") == paths
+            assert [one.path for one in await resolver.children("/x")] == paths
+    assert len(walks) >= 12
+    assert walks.count("") == 2, "a walk was begun anew"
 
 
 async def test_a_watch_follows_referrals() -> None:

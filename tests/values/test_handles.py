@@ -7,7 +7,7 @@ import pytest
 from tests.values.world import Values, until
 
 from moorline.client.values.subscriber import Subscriber
-from moorline.errors import ConnectionLost, NoSuchValue, SubscriptionEnded
+from moorline.errors import ConnectionLost, NoSuchValue, SubscriptionEnded, Unreachable
 
 
 async def turns_until(condition: Callable[[], bool]) -> None:
@@ -112,6 +112,46 @@ async def test_updates_that_were_on_their_way_do_not_stay(values: Values) -> Non
     second.drop()
     await until(lambda: first.value == 9, "all have come")
     assert set(link.latest) == {kept.id}
+
+
+async def test_a_value_that_comes_when_nobody_waits_any_more_is_left(values: Values) -> None:
+    """Found by the simulation of the whole: the publisher went on to send it, and nobody had it."""
+    publisher = await values.publisher()
+    publisher.publish("/x", 1)
+    go_on = asyncio.Event()
+
+    made: list[str] = []
+
+    async def make(path: str) -> str:
+        await go_on.wait()
+        made.append(path)
+        return path
+
+    publisher.default("/d", make)
+    await publisher.replicated(10)
+    subscriber = await values.subscriber(timeout_ms=300)
+    # Another one keeps the connection.
+    await subscriber.subscribe("/x")
+    with pytest.raises(Unreachable):
+        await subscriber.subscribe("/d/y")
+    go_on.set()
+    await until(lambda: bool(made), "it is made")
+    await until(lambda: publisher.board.id_of("/d/y") is None, "and forgotten")
+    # Where a second one waits for the same, it keeps what the first did not wait for.
+    go_on.clear()
+    with pytest.raises(Unreachable):
+        await subscriber.subscribe("/d/z")
+    second = asyncio.create_task(subscriber.subscribe("/d/z"))
+    await turns_until(lambda: bool(subscriber._steps._users))
+    link, _ = subscriber._handles.place_of("/x")
+    await turns_until(lambda: len(link._asking) == 2)
+    go_on.set()
+    assert (await second).value == "/d/z"
+    one = publisher.board.id_of("/d/z")
+    assert one is not None
+    publisher.update_all([one], ["new"])
+    await publisher.commit()
+    await until(lambda: second.result().value == "new", "it goes on")
 
 
 async def test_who_waits_at_the_close_hears_of_it(values: Values) -> None:

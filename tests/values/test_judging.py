@@ -12,6 +12,7 @@ from moorline.client.values.publisher import Publisher
 from moorline.core.access.principal import LOOPBACK
 from moorline.core.access.right import SUBSCRIBE
 from moorline.core.access.row import Row
+from moorline.net.clock import monotonic_ms, wall_ms
 
 
 def only_held(publisher: Publisher) -> Held:
@@ -59,6 +60,25 @@ async def test_a_resolver_that_hangs_keeps_no_other_from_judging(
             session._transport.pause_reading()
         publisher._sessions.judge_soon(None)
         await until(lambda: held.until_ms >= granted_ms, "the other one confirms")
+        assert subscription.is_alive
+
+
+async def test_a_token_that_is_shown_late_counts_for_what_is_left_of_it(
+    values: Values, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a right that was taken away behind its making would last for two lives of it."""
+    async with ResolverServer.open(ttl_ms=60_000, token_life_ms=60_000) as server:
+        publisher = await values.publisher(server.address)
+        publisher.publish("/x", 1)
+        await publisher.replicated(10)
+        subscriber = await values.subscriber(server.address)
+        monkeypatch.setattr("moorline.client.values.sessions.wall_ms", lambda: wall_ms() + 55_000)
+        subscription = await subscriber.subscribe("/x")
+        held = only_held(publisher)
+        left_ms = held.until_ms - monotonic_ms()
+        assert 0 < left_ms <= 5_000
+        # A resolver that is there confirms it before that, and it goes on.
+        await until(lambda: held.until_ms - monotonic_ms() > 30_000, "it is confirmed")
         assert subscription.is_alive
 
 

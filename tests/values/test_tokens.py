@@ -113,6 +113,16 @@ async def test_t11_an_expired_token_is_denied(
     link.close()
 
 
+async def test_a_resolver_that_is_named_twice_is_one_resolver(values: Values) -> None:
+    """By two addresses: the second login has another secret, and the first one is of no use any more."""
+    address = values.server.address
+    publisher = await values.publisher(address, address.replace("127.0.0.1", "localhost"))
+    publisher.publish("/t/one", 1)
+    await publisher.current(30)
+    subscriber = await values.subscriber()
+    assert (await subscriber.subscribe("/t/one")).value == 1
+
+
 def test_thousands_of_tokens_are_compared_in_steps() -> None:
     check = TokenCheck(bytes(16))
     claims = [(f"/a/{number}", 1, bytes(64)) for number in range(CLAIMS_PER_CALL_MAX)]

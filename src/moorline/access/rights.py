@@ -11,7 +11,7 @@ from moorline.core.access.grants import Explanation
 from moorline.core.access.owner import BY, OLD
 from moorline.core.access.principal import ANONYMOUS, LOOPBACK, Proof
 from moorline.core.access.right import EVERYTHING, NOTHING
-from moorline.core.access.row import Subjects
+from moorline.core.access.row import subjects_of
 from moorline.errors import RightsUnknown
 
 if TYPE_CHECKING:
@@ -171,7 +171,8 @@ class Rights:
     def _renew(self) -> None:
         table = self._table
         self._generation = table.generation
-        self.subjects = Subjects(self.principal, self._built_in | table.groups_of(self.principal))
+        groups = self._built_in | table.groups_of(self.principal)
+        self.subjects = subjects_of(self.principal, groups)
         self._is_known = self.is_node or table.knows_rights_of(self.subjects)
         self._verdicts: dict[str, int] = table.verdicts_of(self.subjects) if self._is_known else {}
         self._everywhere: dict[str, int] = {}

@@ -20,7 +20,7 @@ import msgspec
 from moorline.client.credentials import ClientIdentity, IdentityOptions
 from moorline.client.path_watch import PathWatch
 from moorline.client.resolution import Resolution, check_referral, resolution
-from moorline.client.resolver_cluster import ReaderLink, ResolverCluster
+from moorline.client.resolver_cluster import OnPage, ReaderLink, ResolverCluster
 from moorline.config.addresses import RESOLVERS_FORM, Address, listen_address, resolver_addresses
 from moorline.core.directory.glob import Glob
 from moorline.core.directory.path import is_at_or_below, parent_of
@@ -66,7 +66,7 @@ class ListedPath(msgspec.Struct, frozen=True):
 
 
 Outcome = Resolution | MoorlineError
-AskCluster = Callable[[ResolverCluster, Caller, int], Awaitable[bool]]
+AskCluster = Callable[[ResolverCluster, Caller, int, OnPage], Awaitable[bool]]
 
 
 class Resolver:
@@ -139,10 +139,11 @@ class Resolver:
         """The children of a path that we may list, in their order."""
         found: dict[str, ListedPath] = {}
 
-        async def pages(caller: Caller, _: int) -> bool:
+        async def pages(caller: Caller, _: int, on_page: OnPage) -> bool:
             after = ""
             while True:
                 page = await caller.call(partial(ListPaths, path=path, after=after), PathsListed)
+                on_page()
                 self._remember(page.referrals)
                 for name, is_published, has_below in page.children:
                     found[name] = ListedPath(name, is_published, has_below)
@@ -161,10 +162,11 @@ class Resolver:
         """The published paths that match and that we may list, in their order."""
         found: dict[str, None] = {}
 
-        async def pages(cluster: ResolverCluster, caller: Caller, _: int) -> bool:
+        async def pages(cluster: ResolverCluster, caller: Caller, _: int, on_page: OnPage) -> bool:
             after = ""
             while True:
                 page = await caller.call(partial(MatchPaths, glob=glob, after=after), PathsMatched)
+                on_page()
                 self._remember(page.referrals)
                 # What a cluster has outside of what it answers for, nobody would find there.
                 found.update(
@@ -292,17 +294,17 @@ class _Batch:
         self._outcomes = outcomes
         self._remember = remember
 
-    async def ask(self, caller: Caller, part: int) -> bool:
+    async def ask(self, caller: Caller, part: int, on_page: OnPage) -> bool:
         """Only for what is not answered yet, or weakly; whether something is weak still."""
         wanted = [
             path
             for path in self.parts[part]
             if isinstance(self._outcomes.get(path, NotReady("")), NotReady)
         ]
-        await self._resolve(caller, wanted)
+        await self._resolve(caller, wanted, on_page)
         return any(isinstance(self._outcomes.get(path), NotReady) for path in wanted)
 
-    async def _resolve(self, caller: Caller, paths: list[str]) -> None:
+    async def _resolve(self, caller: Caller, paths: list[str], on_page: OnPage) -> None:
         try:
             answer = await caller.call(lambda call: ResolvePaths(call, paths), PathsResolved)
         except TooLarge:
@@ -310,8 +312,10 @@ class _Batch:
             if len(paths) < 2:
                 raise
             half = len(paths) // 2
-            await self._resolve(caller, paths[:half])
-            await self._resolve(caller, paths[half:])
+            on_page()
+            await self._resolve(caller, paths[:half], on_page)
+            on_page()
+            await self._resolve(caller, paths[half:], on_page)
             return
         if len(answer.found) != len(paths):
             raise Malformed(f"{len(answer.found)} answers for {len(paths)} paths")

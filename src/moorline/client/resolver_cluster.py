@@ -24,6 +24,7 @@ from moorline.core.directory.read_batch import (
     Failed,
     Finish,
     GiveUp,
+    Heard,
     Leave,
     ReadBatch,
 )
@@ -51,7 +52,10 @@ from moorline.wire.message import Message
 
 log = logging.getLogger("moorline.client")
 
-AskPart = Callable[[Caller, int], Awaitable[bool]]
+OnPage = Callable[[], None]
+"""A part of several answers tells each of them: its time begins anew."""
+
+AskPart = Callable[[Caller, int, OnPage], Awaitable[bool]]
 """Asks for a part of a batch and keeps the answer; true if it is weak."""
 
 NOT_SERVING = (Unsupported, NotReady, RightsUnknown)
@@ -197,7 +201,9 @@ class _Run:
     async def _ask(self, effect: Ask) -> Event:
         assert self._current is not None
         try:
-            is_weak = await self._ask_part(self._current, effect.part)
+            is_weak = await self._ask_part(
+                self._current, effect.part, lambda: self._driver.post(Heard(effect.attempt))
+            )
         except NOT_SERVING as error:
             self._refuse(error)
             return Failed(effect.attempt, str(error))

@@ -362,7 +362,7 @@ class StayingLink:
         self.address, self._caller, self._reached = address, caller, {attempt: caller}
         if not self.borrowed(caller):
             caller.pushed = partial(self._hear, caller)
-        caller.lost.add_done_callback(lambda lost: self._lost(attempt, caller, str(lost.result())))
+        caller.lost.add_done_callback(lambda lost: self._lost(attempt, caller, lost.result()))
         self._post(machine.Reached(attempt, home))
 
     def _hear(self, caller: Caller, messages: list[Message]) -> None:
@@ -370,12 +370,13 @@ class StayingLink:
         if caller is self._caller and self.pushed is not None:
             self.pushed(messages)
 
-    def _lost(self, attempt: int, caller: Caller, why: str) -> None:
+    def _lost(self, attempt: int, caller: Caller, why: ConnectionLost | Refused) -> None:
         if caller is not self._caller:
             return
+        self._why = why
         self.cut(caller)
         unsent = tuple(number for number, ask in self._asks.items() if not ask.has_left)
-        self._post(machine.LinkLost(attempt, why, unsent))
+        self._post(machine.LinkLost(attempt, str(why), unsent))
 
     async def _resume(self, attempt: int, is_first: bool) -> None:
         caller = self._reached.get(attempt)

@@ -9,8 +9,8 @@ during one read, or one turn of the loop, leaves in one write.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from collections.abc import Callable, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 from moorline.core.access.principal import Proof
 from moorline.core.effects import CancelTimer, Effect, SetTimer
@@ -31,9 +31,9 @@ from moorline.core.mqtt.reason import ReasonCode, Violation
 from moorline.limits import MQTT_GOODBYE_MS
 from moorline.mqtt.counts import Counts
 from moorline.mqtt.logins import Gssapi, Logins, MqttAdmission, Refused, become
+from moorline.mqtt.redirects import Redirects
 from moorline.net.clock import monotonic_ms
 from moorline.net.http.peer import Peer
-from moorline.net.tasks import Tasks
 from moorline.wire.mqtt.decoder import Decoder
 from moorline.wire.mqtt.encoder import encode, encode_acks
 from moorline.wire.mqtt.publish_writer import PublishWriter
@@ -50,6 +50,7 @@ REASONS: Final = {
     "EXPIRED": ReasonCode.NOT_AUTHORIZED,
     "OVER_QUOTA": ReasonCode.QUOTA_EXCEEDED,
     "BUSY": ReasonCode.SERVER_BUSY,
+    "CATALOG": ReasonCode.SERVER_BUSY,
 }
 """By the code with which the node ends a login."""
 
@@ -68,16 +69,51 @@ class Host(Protocol):
     """The node's side: `mqtt.broker.MqttBroker`."""
 
     logins: Logins
+    redirects: Redirects
 
     async def open(self, client: "Client", effect: OpenSession) -> None:
         """Ends with `client.opened`, or raises `Refused`."""
 
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None: ...
     def violated(self, client: "Client", violation: Violation) -> None: ...
     def ended(self, client: "Client", end: EndConnection) -> None: ...
 
 
 class Client(Peer):
-    """As the node's rooms see one that has come (net/http/peer.py), and as its transport sees it."""
+    """As the node's rooms see one that has come (net/http/peer.py), and as its transport sees it.
+
+    Thousands of them say nothing for hours: what an idle one holds is counted in hundreds of bytes.
+    """
+
+    __slots__ = (
+        "_admission",
+        "_decoder",
+        "_flush_due",
+        "_gssapi",
+        "_holds",
+        "_host",
+        "_is_over",
+        "_loop",
+        "_machine",
+        "_out",
+        "_room",
+        "_shown",
+        "_timers",
+        "_transport",
+        "_writer",
+        "client_id",
+        "connected_ms",
+        "counts",
+        "gone",
+        "is_proxied",
+        "is_unwanted",
+        "is_writable",
+        "keep_alive_s",
+        "name",
+        "numbered_producer",
+        "producer",
+        "session",
+    )
 
     def __init__(
         self, host: Host, admission: MqttAdmission, terms: ConnectionTerms, transport: Transport
@@ -90,6 +126,8 @@ class Client(Peer):
         self.connected_ms = 0
         self.keep_alive_s = 0
         self.is_proxied = False
+        self.is_unwanted = False
+        """There is no room for it: its CONNECT is answered by that."""
         self.producer = 0
         self.numbered_producer = 0
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -105,24 +143,10 @@ class Client(Peer):
         self._out: list[bytes] = []
         self._flush_due = False
         self._is_over = False
-        self._holds: set[str] = set()
+        self._holds: dict[str, None] = {}
         self._room: list[asyncio.Future[None]] = []
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._loop = asyncio.get_running_loop()
-        self._tasks = Tasks("a client of MQTT was not served")
-        self._performers: dict[type[Effect], Callable[[Any], None]] = {
-            SayPacket: self._say,
-            SayAcks: self.say_acks,
-            TakePublishes: self._take_publishes,
-            TakeAcks: self._take_acks,
-            TakeSubscribe: self._take_request,
-            TakeUnsubscribe: self._take_request,
-            OpenSession: self._open_session,
-            Authenticate: self._authenticate,
-            EndConnection: self._end_connection,
-            SetTimer: self._set_timer,
-            CancelTimer: self._cancel_timer,
-        }
         self.cut = self._cut
 
     @property
@@ -207,10 +231,10 @@ class Client(Peer):
     def hold_reading(self, reason: str) -> None:
         if not self._holds and not self._is_over:
             self._transport.pause_reading()
-        self._holds.add(reason)
+        self._holds[reason] = None
 
     def release_reading(self, reason: str) -> None:
-        self._holds.discard(reason)
+        self._holds.pop(reason, None)
         if not self._holds and not self._is_over:
             self._transport.resume_reading()
 
@@ -263,7 +287,7 @@ class Client(Peer):
             if self._is_over:
                 return
             try:
-                self._performers[type(effect)](effect)
+                self._PERFORMERS[type(effect)](self, effect)
             except Violation as violation:
                 # A machine of the session raised it: of what came before there are effects.
                 if self.session is not None:
@@ -303,8 +327,11 @@ class Client(Peer):
     # --- who it is --------------------------------------------------------------------------------
 
     def _open_session(self, effect: OpenSession) -> None:
+        if self.is_unwanted:
+            self._turn_away()
+            return
         self.hold_reading("opening")
-        self._tasks.spawn(self._opening(effect))
+        self._host.spawn(self._opening(effect))
 
     async def _opening(self, effect: OpenSession) -> None:
         connect = effect.connect
@@ -317,7 +344,7 @@ class Client(Peer):
                 self._host.logins.enter(self._admission, self)
             await self._host.open(self, effect)
         except Refused as refused:
-            self.refuse(refused.reason, str(refused))
+            self.refuse(refused.reason, str(refused), refused.server_reference)
         except Exception:
             log.exception("a client was not let in by a mistake of ours")
             self.refuse(ReasonCode.UNSPECIFIED_ERROR, "a mistake in the node; its log says more")
@@ -325,9 +352,17 @@ class Client(Peer):
             self.release_reading("opening")
             self.flush()
 
+    def _turn_away(self) -> None:
+        others = self._host.redirects.others
+        reason = ReasonCode.USE_ANOTHER_SERVER if others else ReasonCode.SERVER_BUSY
+        self.refuse(reason, "this node has no room: try again later, or another", others)
+
     def _authenticate(self, effect: Authenticate) -> None:
+        if self.is_unwanted:
+            self._turn_away()
+            return
         self.hold_reading("proof")
-        self._tasks.spawn(self._authenticating(effect))
+        self._host.spawn(self._authenticating(effect))
 
     async def _authenticating(self, effect: Authenticate) -> None:
         logins = self._host.logins
@@ -375,7 +410,9 @@ class Client(Peer):
 
     def _cut(self, code: str, text: str) -> None:
         """The node has ended the login."""
-        self.refuse(REASONS.get(code, ReasonCode.UNSPECIFIED_ERROR), text)
+        others = self._host.redirects.others if code == "STOPPING" else None
+        reason = REASONS.get(code, ReasonCode.UNSPECIFIED_ERROR)
+        self.refuse(ReasonCode.USE_ANOTHER_SERVER if others else reason, text, others)
         self._over(code)
 
     def _end_connection(self, effect: EndConnection) -> None:
@@ -406,6 +443,21 @@ class Client(Peer):
         self._transport.close()
         # One that does not read would hold the socket for ever.
         self._loop.call_later(MQTT_GOODBYE_MS / 1_000, self._transport.abort)
+
+    _PERFORMERS: ClassVar[dict[type[Effect], Callable[[Any, Any], None]]] = {
+        SayPacket: _say,
+        SayAcks: say_acks,
+        TakePublishes: _take_publishes,
+        TakeAcks: _take_acks,
+        TakeSubscribe: _take_request,
+        TakeUnsubscribe: _take_request,
+        OpenSession: _open_session,
+        Authenticate: _authenticate,
+        EndConnection: _end_connection,
+        SetTimer: _set_timer,
+        CancelTimer: _cancel_timer,
+    }
+    """One table for all: one for each would be a kilobyte of bound methods."""
 
 
 async def _no_later_proof(peer: Peer, brought: Any, /) -> None:  # noqa: ARG001

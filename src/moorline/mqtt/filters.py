@@ -19,12 +19,14 @@ _FROM_THE_FIRST: Starts = {}
 class Filters:
     """A `FilterMatcher` of delivery (core/delivery/open_feed.py)."""
 
+    __slots__ = ("_granted", "_kept", "_starts", "_withheld", "bytes")
+
     def __init__(self) -> None:
         self._granted = Subscriptions()
         self._kept: dict[str, KeptFilter] = {}
         self._starts: dict[str, Starts] = {}
         """Of those that were added to a place that was there before."""
-        self._withheld: set[str] = set()
+        self._withheld: dict[str, None] = {}
         """Those that are not granted any more: they stay the client's, and let nothing through."""
         self.bytes = 0
 
@@ -61,7 +63,7 @@ class Filters:
         text = subscription.filter
         is_new = text not in self._kept
         self._kept[text] = KeptFilter.of(subscription, identifier)
-        self._withheld.discard(text)
+        self._withheld.pop(text, None)
         if is_new:
             self.bytes += len(text.encode())
             if starts:
@@ -74,7 +76,7 @@ class Filters:
             return False
         self.bytes -= len(text.encode())
         self._starts.pop(text, None)
-        self._withheld.discard(text)
+        self._withheld.pop(text, None)
         self._granted.remove(text)
         return True
 
@@ -82,9 +84,20 @@ class Filters:
         """It lets nothing through from now on; whether it did until now."""
         if text not in self._kept or text in self._withheld:
             return False
-        self._withheld.add(text)
+        self._withheld[text] = None
         self._granted.remove(text)
         return True
+
+    def restore(self, text: str) -> None:
+        """It lets through again what comes from now on."""
+        if text in self._withheld:
+            del self._withheld[text]
+            kept = self._kept[text]
+            self._granted.put(kept.subscription, kept.identifier)
+
+    @property
+    def withheld(self) -> list[str]:
+        return [text for text in self._kept if text in self._withheld]
 
     def is_withheld(self, text: str) -> bool:
         return text in self._withheld

@@ -7,7 +7,6 @@ of delivery bounds it. What the client answers goes to delivery by feed, gathere
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
@@ -59,6 +58,27 @@ class _Source(msgspec.Struct):
 class MqttOutlet:
     """Of one connection of a client."""
 
+    __slots__ = (
+        "_counts",
+        "_done",
+        "_feeds",
+        "_filters",
+        "_flush_due",
+        "_line",
+        "_loop",
+        "_node_counts",
+        "_outbound",
+        "_over",
+        "_own",
+        "_perform",
+        "_room",
+        "_waiting",
+        "ack",
+        "confirm_lost",
+        "members",
+        "reject",
+    )
+
     def __init__(
         self,
         line: Line,
@@ -78,13 +98,13 @@ class MqttOutlet:
         self._perform = perform
         self._over = over
         self._feeds: dict[int, _Source] = {}
-        self._waiting: deque[Outgoing] = deque()
+        self._waiting: list[Outgoing] = []
         self._room: list[asyncio.Future[None]] = []
         self.members: dict[int, Member] = {}
         """Shared subscriptions by their number in the session."""
-        self.ack: Callable[[int, list[Range]], None] = lambda _feed, _ranges: None
-        self.reject: Callable[[int, int], None] = lambda _feed, _offset: None
-        self.confirm_lost: Callable[[int, list[Range]], None] = lambda _feed, _ranges: None
+        self.ack: Callable[[int, list[Range]], None] = _nothing
+        self.reject: Callable[[int, int], None] = _nothing
+        self.confirm_lost: Callable[[int, list[Range]], None] = _nothing
         self._done: dict[int, Ranges] = {}
         self._flush_due = False
         self._loop = asyncio.get_running_loop()
@@ -185,14 +205,15 @@ class MqttOutlet:
         waiting = self._waiting
         if not waiting:
             return
-        room, now = self._outbound.room, list[Outgoing]()
-        while waiting:
-            if waiting[0].qos:
+        room, count = self._outbound.room, 0
+        for one in waiting:
+            if one.qos:
                 if not room:
                     break
                 room -= 1
-            now.append(waiting.popleft())
-        if now:
+            count += 1
+        if count:
+            now, self._waiting = waiting[:count], waiting[count:]
             self._perform(self._outbound.deliver(now, wall_ms()))
 
     def go_on(self) -> None:
@@ -241,6 +262,10 @@ class MqttOutlet:
         if not self._flush_due:
             self._flush_due = True
             self._loop.call_soon(self.flush)
+
+
+def _nothing(_feed: int, _of_it: object) -> None:
+    """There is no delivery yet that could hear of it."""
 
 
 def outgoing(

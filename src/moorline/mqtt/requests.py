@@ -5,8 +5,8 @@ answered: 8,000 SUBSCRIBEs at a start are some tens of statements.
 """
 
 import asyncio
+import contextlib
 import logging
-from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -48,13 +48,32 @@ ACT: Final = "Subscribe"
 WAIT: Final = "requests"
 Request = Subscribe | Unsubscribe
 
+_MAY_COME_BACK: Final = frozenset({Denied.code, RightsUnknown.code})
+"""Why a membership ended that may go on when rights change."""
+
 
 class Requests:
+    __slots__ = (
+        "_allowance",
+        "_broker",
+        "_client",
+        "_done",
+        "_filters_waiting",
+        "_is_over",
+        "_is_working",
+        "_looks_again",
+        "_lost",
+        "_members",
+        "_places",
+        "_session",
+        "_waiting",
+    )
+
     def __init__(self, session: "ClientSession", broker: "MqttBroker") -> None:
         self._session = session
         self._broker = broker
         self._client = session.client
-        self._waiting: deque[Request] = deque()
+        self._waiting: list[Request] = []
         self._filters_waiting = 0
         """Of all of them: one may name thousands."""
         self._is_working = True
@@ -63,8 +82,12 @@ class Requests:
         self._done = 0
         """Filters, for the slices they are done in."""
         self._members: dict[str, KeptFilter] = {}
-        """Shared subscriptions, as they are kept."""
-        self._places: set[str] = set()
+        """Shared subscriptions, as they are kept; also those that are not granted now."""
+        self._lost: dict[str, None] = {}
+        """Those of them that are not granted now; not one whose member an operator has ended."""
+        self._looks_again = False
+        """Whether what is not granted is to be tried once more."""
+        self._places: dict[str, None] = {}
         """Plain filters that have a place in the quota of the client's principal."""
         self._allowance: SessionAllowance | None = None
         """That they were taken from: the client has none any more when they are given back."""
@@ -78,6 +101,24 @@ class Requests:
             self._is_working = True
             self._broker.spawn(self._work())
 
+    def rights_changed(self) -> None:
+        """What was withheld may be granted again."""
+        if self._session.filters.withheld or self._lost:
+            self._look_again()
+
+    def membership_over(self, text: str, code: str) -> None:
+        if code in _MAY_COME_BACK:
+            self._lost[text] = None
+        elif code == "DELETED" and self._members.pop(text, None) is not None:
+            # A session that came back with it would make the group anew.
+            self._look_again()
+
+    def _look_again(self) -> None:
+        self._looks_again = True
+        if not self._is_working and not self._is_over:
+            self._is_working = True
+            self._broker.spawn(self._work())
+
     def close(self) -> None:
         self._is_over = True
         self._waiting.clear()
@@ -85,7 +126,11 @@ class Requests:
 
     async def _work(self) -> None:
         try:
-            while self._waiting and not self._is_over:
+            while (self._waiting or self._looks_again) and not self._is_over:
+                if self._looks_again:
+                    self._looks_again = False
+                    await self._go_on_again()
+                    continue
                 await self._answer(self._batch())
                 if self._filters_waiting < MQTT_FILTERS_WAITING_MAX // 2:
                     self._client.release_reading(WAIT)
@@ -96,15 +141,35 @@ class Requests:
         finally:
             self._is_working = False
 
+    async def _go_on_again(self) -> None:
+        """With what comes from now on; of a group where it stands. What is refused again stays as it is, and
+        is not told: nobody asked."""
+        session = self._session
+        for text in session.filters.withheld:
+            await self._give_way()
+            if self._is_over:
+                return
+            if self._client.rights.at(path_of_topic(text)) & SUBSCRIBE:
+                with contextlib.suppress(OverQuota):
+                    self._take(text)
+                    session.filters.restore(text)
+        for text in list(self._lost):
+            await self._give_way()
+            kept = self._members.get(text)
+            if kept is not None and not self._is_over:
+                with contextlib.suppress(Denied, RightsUnknown, OverQuota):
+                    await self.join(kept.subscription, kept.identifier, is_new=False)
+        await self._store()
+
     def _batch(self) -> list[Request]:
         """Those that are answered together: one at least, however many filters it names."""
-        batch: list[Request] = []
-        filters = 0
-        while self._waiting and (
-            not batch or filters + _filters_of(self._waiting[0]) <= MQTT_FILTERS_PER_BATCH
-        ):
-            batch.append(self._waiting.popleft())
-            filters += _filters_of(batch[-1])
+        count = filters = 0
+        for request in self._waiting:
+            if count and filters + _filters_of(request) > MQTT_FILTERS_PER_BATCH:
+                break
+            count += 1
+            filters += _filters_of(request)
+        batch, self._waiting = self._waiting[:count], self._waiting[count:]
         self._filters_waiting -= filters
         return batch
 
@@ -160,7 +225,7 @@ class Requests:
         session = self._session
         if session.reading or not len(session.filters) or self._is_over:
             return
-        reader, row = 0, session.own.row
+        reader, row = 0, session.row
         if row is not None:
             known = await self._broker.context.sessions.subscribe(row.name, row.epoch, "#", 2)
             if known is None:
@@ -231,14 +296,14 @@ class Requests:
         if allowance is None or text in self._places:
             return
         allowance.take((Quota.SUBSCRIPTIONS, 1))
-        self._places.add(text)
+        self._places[text] = None
         if self._allowance is None:
             self._allowance = allowance
             self._client.at_end(self._give_all_back)
 
     def _give_back(self, text: str) -> None:
         if text in self._places and self._allowance is not None:
-            self._places.discard(text)
+            del self._places[text]
             self._allowance.give_back((Quota.SUBSCRIPTIONS, 1))
 
     def _give_all_back(self) -> None:
@@ -254,6 +319,7 @@ class Requests:
             session.own, one.filter, MQTT_IN_FLIGHT_MAX, min(one.qos, 1), is_new=is_new
         )
         session.shared[one.filter] = number
+        self._lost.pop(one.filter, None)
         self._members[one.filter] = KeptFilter.of(one, identifier)
         group = shared_name(one.filter)
         session.outlet.members[number] = Member(
@@ -277,6 +343,13 @@ class Requests:
             for known in [one for one in members if one not in session.own.subscriptions]:
                 del members[known]
             return ReasonCode.SUCCESS
+        self._lost.pop(text, None)
+        if self._members.pop(text, None) is not None:
+            # It was not granted any more, and is not to go on if it is again.
+            if session.own.row is not None:
+                row = session.own.row
+                await self._broker.context.sessions.unsubscribe(row.name, row.epoch, text)
+            return ReasonCode.SUCCESS
         if session.filters.remove(text):
             self._give_back(text)
             return ReasonCode.SUCCESS
@@ -287,7 +360,7 @@ class Requests:
     async def begin(self, kept: Sequence[KeptFilter], reader: int) -> None:
         """What the session had goes on; then what came meanwhile is done."""
         await self._resume(kept, reader)
-        self._is_working = bool(self._waiting)
+        self._is_working = bool(self._waiting) or self._looks_again
         if self._is_working:
             self._broker.spawn(self._work())
 
@@ -309,6 +382,7 @@ class Requests:
             except (Denied, OverQuota, RightsUnknown) as error:
                 if not session.filters.withhold(one.filter):
                     self._members[one.filter] = one
+                    self._lost[one.filter] = None
                 self._broker.demands.tell(client, ACT, error)
         if reader:
             session.reading = await self._broker.sessions.begin_reading(

@@ -7,7 +7,7 @@ catalog, or is nobody's, where the session ends too.
 import asyncio
 import logging
 from collections.abc import Callable, Generator, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from moorline.catalog.sessions import SessionRow
 from moorline.core.access.right import SUBSCRIBE
@@ -55,6 +55,28 @@ log = logging.getLogger("moorline.mqtt")
 class ClientSession:
     """Made by the broker for each connection."""
 
+    __slots__ = (
+        "_broker",
+        "_forgetting",
+        "_is_over",
+        "_look_at_starts_s",
+        "_loop",
+        "_own",
+        "_received_over",
+        "_restored",
+        "_sent",
+        "client",
+        "filters",
+        "inbound",
+        "name",
+        "outbound",
+        "outlet",
+        "reading",
+        "requests",
+        "sendings",
+        "shared",
+    )
+
     def __init__(self, client: "Client", broker: "MqttBroker", name: str) -> None:
         self.client = client
         self.name = name
@@ -64,11 +86,13 @@ class ClientSession:
         """Numbers of memberships in groups, by filter."""
         self.reading = 0
         """The number of the subscription of all plain filters; 0 before there is one."""
+        self.sendings = 0
+        """How often retained messages were looked for: the same one is another message each time."""
         self.outbound = Outbound(MQTT_IN_FLIGHT_MAX)
         self._restored: list[Sent] = []
         self._sent: dict[int, Sent] = {}
         """What was sent and is to be kept, as its effects have asked for it."""
-        self._received_over: set[int] = set()
+        self._received_over: dict[int, None] = {}
         """Packet ids that the client has used, on their way out of what is kept."""
         self._broker = broker
         self.inbound = Inbound(sequence=self._numbered())
@@ -76,17 +100,6 @@ class ClientSession:
         self._forgetting: list[int] = []
         self._look_at_starts_s = 0.0
         self._loop = asyncio.get_running_loop()
-        self._performers: dict[type[Effect], Callable[[Any], None]] = {
-            SayAcks: client.say_acks,
-            SayPublishes: self._say_publishes,
-            StorePublishes: self._store_publishes,
-            ForgetReceived: self._forget_received,
-            KeepSent: self._keep_sent,
-            KeepReleased: self._keep_released,
-            MessagesDone: self._messages_done,
-            MessagesFailed: self._messages_failed,
-            ForgetSent: self._forget_sent,
-        }
         self.outlet = MqttOutlet(
             client,
             self.filters,
@@ -97,22 +110,34 @@ class ClientSession:
             self.perform,
             self._subscription_over,
         )
-        self.own: TopicSession = broker.sessions.adopt(client, self.outlet)
-        delivery = self.own.delivery
-        self.outlet.ack, self.outlet.reject = delivery.ack, delivery.reject
-        self.outlet.confirm_lost = delivery.confirm_lost
+        self._own: TopicSession | None = None
         self.requests = Requests(self, broker)
 
     # --- as it is kept ----------------------------------------------------------------------------
 
     @property
+    def own(self) -> TopicSession:
+        """What reads streams for it, from when it is needed: a client that only publishes has none."""
+        if self._own is None:
+            self._own = own = self._broker.sessions.adopt(self.client, self.outlet)
+            delivery = own.delivery
+            self.outlet.ack, self.outlet.reject = delivery.ack, delivery.reject
+            self.outlet.confirm_lost = delivery.confirm_lost
+        return self._own
+
+    @property
+    def own_if_any(self) -> TopicSession | None:
+        return self._own
+
+    @property
     def row(self) -> SessionRow | None:
-        return self.own.row
+        return self._own.row if self._own is not None else None
 
     @property
     def epoch(self) -> int:
-        assert self.own.row is not None
-        return self.own.row.epoch
+        row = self.row
+        assert row is not None
+        return row.epoch
 
     def restore(self, kept: Exchanges) -> None:
         """Before anything is said: it goes on where its last connection ended."""
@@ -147,8 +172,10 @@ class ClientSession:
 
     def pass_places(self) -> None:
         """Behind the places of the client nothing comes again."""
+        if not self._restored:
+            return
         subscription = self.own.subscriptions.get(self.reading)
-        if subscription is None or subscription.private is None or not self._restored:
+        if subscription is None or subscription.private is None:
             return
         for shard, low in subscription.private.lows():
             self.gone("", shard, low)
@@ -171,7 +198,8 @@ class ClientSession:
     @property
     def is_kept(self) -> bool:
         """Whether the catalog has what is unfinished of it."""
-        return self.own.row is not None and not self.own.ends_with_connection
+        own = self._own
+        return own is not None and own.row is not None and not own.ends_with_connection
 
     @property
     def in_flight(self) -> int:
@@ -222,7 +250,10 @@ class ClientSession:
 
     def perform(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
-            self._performers[type(effect)](effect)
+            self._PERFORMERS[type(effect)](self, effect)
+
+    def _say_acks(self, effect: SayAcks) -> None:
+        self.client.say_acks(effect)
 
     # --- PUBLISHes of the client ------------------------------------------------------------------
 
@@ -250,10 +281,11 @@ class ClientSession:
 
     def _forget_received(self, effect: ForgetReceived) -> None:
         packet_ids = effect.packet_ids
-        self._received_over.update(packet_ids)
+        self._received_over.update(dict.fromkeys(packet_ids))
 
         def forgotten() -> None:
-            self._received_over.difference_update(packet_ids)
+            for packet_id in packet_ids:
+                self._received_over.pop(packet_id, None)
             self._said(lambda: self.inbound.forgotten(packet_ids))
 
         self._keep(forgotten)
@@ -338,16 +370,24 @@ class ClientSession:
         del self.shared[filter_text]
         self.outlet.members.pop(number, None)
         self._withheld(filter_text, code)
+        self.requests.membership_over(filter_text, code)
 
     def judge_again(self) -> Generator[None, None, None]:
-        """Rights have changed: plain filters that are not granted let nothing through. A step for each."""
+        """Rights have changed: plain filters that are not granted let nothing through, and what is granted
+        again goes on. A step for each."""
         rights = self.client.rights
+        if not rights.is_known:
+            # Nothing may reach it, and nothing else can say so: its library connects again, and is let in as
+            # soon as the catalog says who may do what.
+            self.client.close("CATALOG", "the catalog does not answer: connect again later")
+            return
         for kept in self.filters.kept:
             if not rights.at(path_of_topic(kept.filter)) & SUBSCRIBE and self.filters.withhold(
                 kept.filter
             ):
                 self._withheld(kept.filter, "DENIED")
             yield
+        self.requests.rights_changed()
 
     def _withheld(self, filter_text: str, code: str) -> None:
         self.client.counts.filters_denied += 1
@@ -375,3 +415,16 @@ class ClientSession:
                 await self._broker.exchanges.durable(self)
             except MoorlineError as error:  # pragma: no cover
                 log.warning("a session was not stored", extra={"error": str(error)})
+
+    _PERFORMERS: ClassVar[dict[type[Effect], Callable[[Any, Any], None]]] = {
+        SayAcks: _say_acks,
+        SayPublishes: _say_publishes,
+        StorePublishes: _store_publishes,
+        ForgetReceived: _forget_received,
+        KeepSent: _keep_sent,
+        KeepReleased: _keep_released,
+        MessagesDone: _messages_done,
+        MessagesFailed: _messages_failed,
+        ForgetSent: _forget_sent,
+    }
+    """One table for all sessions."""

@@ -122,6 +122,8 @@ class Wills:
         if life is None:
             if is_kept:
                 await self._take_back(name, clean_start=clean_start)
+            if will is None:
+                return  # nothing is left to whoever outlives it
             life = self._lives[name] = Life(self, name, is_kept=is_kept)
         life.is_connected = True
         # What waits is the old client's, and has its name.

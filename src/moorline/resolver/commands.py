@@ -223,7 +223,7 @@ class ResolverBroker:
         self._ticked_ms = now_ms
         if late_ms > self.registry.ttl_ms // 2:
             log.warning("this resolver stood still", extra={"late_ms": late_ms})
-            self.registry.slept(late_ms)
+            self.registry.slept(late_ms, now_ms)
         for one in self.registry.tick(now_ms):
             log.info(
                 "a publisher was silent for too long",

@@ -147,6 +147,7 @@ class Publishers:
     # --- logins -----------------------------------------------------------------------------------
 
     async def _open(self, session: Session, call: OpenPublisher) -> PublisherOpened:
+        login = self._registry.begin()
         address = claimed(call.address, is_peer_local=session.is_local)
         claim = Claim(
             session.rights.principal,
@@ -164,8 +165,13 @@ class Publishers:
             raise not_proven(address)
         # Others came while it was dialled.
         self._check_room(claim)
+        if self._registry.is_overtaken(login, claim):
+            # Opened now, it would put a secret in place of the one that the publisher knows.
+            raise PublisherGone(
+                f"a later login of the publisher at {address} is open: go on with that"
+            )
         secret, salt = secrets.token_bytes(SECRET_BYTES), secrets.token_bytes(SALT_BYTES)
-        registration = self._registry.open(claim, secret, salt, monotonic_ms())
+        registration = self._registry.open(login, claim, secret, salt, monotonic_ms())
         if session not in self._logins:
             session.at_end(partial(self._forget, session))
         self._leave_earlier(session, registration)

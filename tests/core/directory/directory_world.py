@@ -153,7 +153,9 @@ class DirectoryWorld:
         if said.kind == "open":
             # The dial reaches the address only while somebody of that life listens there.
             if publisher.is_up and said.body.instance == publisher.claim.instance:
-                resolver.logins[number] = registry.open(said.body, SECRET, SALT, self.now_ms)
+                resolver.logins[number] = registry.open(
+                    registry.begin(), said.body, SECRET, SALT, self.now_ms
+                )
                 self._send("opened", place, number)
             return
         if said.kind in ("opened", "differs", "gone"):

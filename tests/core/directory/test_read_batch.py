@@ -14,6 +14,7 @@ from moorline.core.directory.read_batch import (
     Failed,
     Finish,
     GiveUp,
+    Heard,
     Leave,
     ReadBatch,
     ReadState,
@@ -75,6 +76,16 @@ def test_who_hangs_is_left_and_every_answer_gives_it_more_time() -> None:
     effects = machine.handle(TimerFired("answer"), 0)
     assert effects[0] == Leave(first.member, first.attempt)
     assert tried(effects).member != first.member
+
+
+def test_a_page_gives_more_time_and_answers_nothing() -> None:
+    machine = batch(parts=1)
+    first = tried(machine.handle(Begin(), 0))
+    machine.handle(Connected(first.attempt), 0)
+    assert machine.handle(Heard(first.attempt), 0) == [SetTimer("answer", TIMER_MS)]
+    assert machine.state is ReadState.ASKING
+    machine.handle(Failed(first.attempt, "lost"), 0)
+    assert machine.handle(Heard(first.attempt), 0) == [], "of a member that was left"
 
 
 def test_behind_the_third_round_it_says_what_each_member_said() -> None:
@@ -174,9 +185,8 @@ class World:
         self.timers: dict[str, int] = {}
         self.number = 0
         self.member_of: dict[int, Member] = {}
-        self.answered: dict[int, int] = {}
-        self.heard_ms = 0
-        self.silent_ms_max = 0
+        self.answered: set[int] = set()
+        self.pages = 0
         self.outcome: Effect | None = None
         self.steps = 0
 
@@ -212,6 +222,12 @@ class World:
     def post(self, event: Event) -> None:
         if isinstance(event, Answered) and event.part in self.duplicates(event):
             return  # the shell hears each answer of a call once
+        is_asking = self.machine.state is ReadState.ASKING
+        match event:
+            case Answered(attempt, part, False) if is_asking and attempt == self.machine._attempt:
+                self.answered.add(part)
+            case _:
+                pass
         effects = self.machine.handle(event, self.now_ms)
         self.machine.check()
         for effect in effects:
@@ -234,8 +250,11 @@ class World:
                     self.later(Connected(attempt))
             case Ask(part, attempt):
                 one = self.member_of[attempt]
-                assert self.answered.get(part) is None, "C2: it is asked for again"
+                assert part not in self.answered, "C2: it is asked for again"
                 if one.mood in ("up", "young"):
+                    for _ in range(self.chance.choice([0, 0, 0, 3])):
+                        self.pages += 1
+                        self.later(Heard(attempt))
                     self.later(Answered(attempt, part, is_weak=one.mood == "young"))
                 elif one.mood != "hangs":
                     self.later(Failed(attempt, "it broke"))
@@ -260,9 +279,11 @@ def test_every_batch_ends_within_its_bound_whatever_members_do() -> None:
         seed += 1
         done += isinstance(world.outcome, Finish)
         failed += isinstance(world.outcome, GiveUp)
-        # C3: each answer may start the time anew, and there are as many as parts in each try.
+        # C3: each answer and each page may start the time anew, and there are as many answers as parts in
+        # each try.
         tries = READ_ROUNDS * len(world.members)
         bound = tries * (world.parts + 1) * TIMER_MS + (READ_ROUNDS - 1) * READ_PAUSE_MS_MAX
-        assert world.now_ms <= bound + tries * TIMER_MS, f"seed {seed}"
+        bound += (tries + 2 * world.pages) * TIMER_MS
+        assert world.now_ms <= bound, f"seed {seed}"
     assert done > 100, "a simulation in which nothing succeeds proves nothing"
     assert failed > 100, "nor one in which nothing fails"

@@ -13,6 +13,7 @@ from moorline.core.frames.frame import KEYED, PRODUCER, QOS0, RETAIN, Stored, al
 from moorline.core.stream import Gap
 from moorline.errors import BadTopic, StartError
 from moorline.journal.disk import FileDisk
+from moorline.journal.streams.producers import UNNUMBERED
 from moorline.journal.streams.store import StreamOptions, StreamStore
 from moorline.testing import MemoryDisk
 
@@ -71,6 +72,24 @@ def test_a_duplicate_leaves_nothing_for_a_batch() -> None:
     lives.store.write(batch)
     lives.store.committed(batch)
     assert lives.store.take_batch() is None
+
+
+def test_a_run_of_one_publisher_is_what_single_messages_of_it_would_be() -> None:
+    messages = [(f"t/{n % 5}", b"%d" % n, QOS0 if n % 3 else 0) for n in range(40)]
+    both = [Lives(MemoryDisk(), StreamOptions(shards=4)) for _ in range(2)]
+    for lives in both:
+        for topic, _, _ in messages:
+            lives.store.check_topic(topic)
+    one_by_one, at_once = both
+    for topic, body, flags in messages:
+        one_by_one.store.append(topic, body, None, b"", 0, flags, 7, UNNUMBERED, "ada")
+    at_once.store.append_unnumbered(messages, 7, "ada")
+    assert at_once.store.batch_bytes == one_by_one.store.batch_bytes
+    for lives in both:
+        lives.commit()
+    for shard in range(4):
+        assert at_once.messages(shard) == one_by_one.messages(shard)
+    assert at_once.store.stored_bytes.of("ada") == one_by_one.store.stored_bytes.of("ada") > 0
 
 
 @pytest.mark.parametrize("topic", ["", "a/+", "#", "a\0b", "$shared/g/a", "x" * 2_000])

@@ -145,6 +145,10 @@ class TokenCheck:
         """By member."""
 
     def opened(self, member: object, opened: PublisherOpened) -> None:
+        # A resolver with two addresses in the list is one resolver: it knows the secret of the last login.
+        self._logins = {
+            one: login for one, login in self._logins.items() if login.resolver != opened.resolver
+        }
         self._logins[member] = Login(opened.resolver, opened.secret, opened.token_life_ms)
 
     @property

@@ -53,6 +53,9 @@ class Handles:
         """Whether somebody has it, or waits for it."""
         return path in self._handles or path in self._awaited
 
+    def has(self, link: PublisherLink, one: int) -> bool:
+        return one in self._ids.get(link, ())
+
     def is_idle(self, link: PublisherLink) -> bool:
         """Whether nothing is subscribed there."""
         return not self._ids.get(link)

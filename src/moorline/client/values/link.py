@@ -28,7 +28,7 @@ from moorline.net.caller import Caller, open_caller
 from moorline.net.clock import monotonic_ms
 from moorline.net.native import Tongue
 from moorline.version import SOFTWARE
-from moorline.wire.message import Failed, Message
+from moorline.wire.message import Answer, Failed, Message
 from moorline.wire.resolver import Holder
 from moorline.wire.value import (
     AGAIN,
@@ -60,6 +60,8 @@ class LinkSettings(msgspec.Struct, frozen=True):
 Updated = Callable[["PublisherLink", Sequence[int], Sequence[Any]], None]
 EndedHere = Callable[["PublisherLink", Sequence[int], str], None]
 LostHere = Callable[["PublisherLink", str], None]
+HeldHere = Callable[["PublisherLink", int], bool]
+"""Whether somebody has the value of that id."""
 
 
 Group = tuple[bytes, int, Holder]
@@ -80,6 +82,7 @@ class PublisherLink:
         updated: Updated,
         ended: EndedHere,
         lost: LostHere,
+        is_held: HeldHere = lambda *_: False,
     ) -> None:
         self.instance = instance
         self.latest: dict[int, Any] = {}
@@ -87,6 +90,12 @@ class PublisherLink:
         self._caller = caller
         self._settings = settings
         self._updated, self._ended, self._lost = updated, ended, lost
+        self._is_held = is_held
+        self._asking: dict[int, list[str]] = {}
+        """Paths of calls without an answer, given up or not."""
+        self._given_up: set[int] = set()
+        self._came_late: dict[str, int] = {}
+        """Ids of paths that were subscribed for a call that was given up, while others ask for them too."""
         self._held: set[int] = set()
         """Ids that are subscribed, as far as was heard."""
         self._ids: list[int] = []
@@ -106,6 +115,7 @@ class PublisherLink:
         updated: Updated,
         ended: EndedHere,
         lost: LostHere,
+        is_held: HeldHere = lambda *_: False,
         service: str = "",
     ) -> "PublisherLink":
         """`service` is the name of the publisher in Kerberos, as its resolver told it."""
@@ -122,7 +132,9 @@ class PublisherLink:
             timeout_ms=settings.timeout_ms,
             **settings.identity.files(),
         )
-        return PublisherLink(instance, caller, settings, updated=updated, ended=ended, lost=lost)
+        return PublisherLink(
+            instance, caller, settings, updated=updated, ended=ended, lost=lost, is_held=is_held
+        )
 
     @property
     def is_over(self) -> bool:
@@ -154,12 +166,18 @@ class PublisherLink:
         found: list[SubscribedValue | None],
     ) -> list[Cut]:
         """Puts what is answered at its places; what is to be asked again, since its answer was full."""
+        calls: list[int] = []
         makes = [
-            partial(self._asked, group, [grants[at] for at in places]) for group, places in cuts
+            partial(self._asked, calls, group, [grants[at] for at in places])
+            for group, places in cuts
         ]
-        async with asyncio.timeout(self._settings.timeout_ms / 1_000):
-            # Heard in their order among what is pushed: a value and its updates leave no gap between them.
-            answers = await self._caller.call_all(makes, heard=self._subscribed)
+        try:
+            async with asyncio.timeout(self._settings.timeout_ms / 1_000):
+                # Heard in their order among what is pushed: between a value and its updates is no gap.
+                answers = await self._caller.call_all(makes, heard=self._subscribed)
+        except (TimeoutError, asyncio.CancelledError):
+            self._given_up.update(call for call in calls if call in self._asking)
+            raise
         again: list[Cut] = []
         for (group, places), answer in zip(cuts, answers, strict=True):
             if isinstance(answer, Failed):
@@ -182,17 +200,41 @@ class PublisherLink:
         return again
 
     def _asked(
-        self, group: Group, grants: Sequence[tuple[str, Grant]], call: int
+        self, calls: list[int], group: Group, grants: Sequence[tuple[str, Grant]], call: int
     ) -> SubscribeValues:
+        calls.append(call)
+        self._asking[call] = [path for path, _ in grants]
         resolver, expires_s, holder = group
         claims = [(path, grant.permissions, grant.token) for path, grant in grants]
         return SubscribeValues(call, resolver, holder, expires_s, claims, self._settings.conflate)
 
-    def _subscribed(self, answer: Message) -> None:
+    def _subscribed(self, answer: Answer) -> None:
+        paths = self._asking.pop(answer.call, [])
+        is_late = answer.call in self._given_up
+        self._given_up.discard(answer.call)
         if isinstance(answer, ValuesSubscribed):
             came = {value.id: value.value for value in answer.values if not value.code}
             self._held.update(came)
             self.latest.update(came)
+            for path, value in zip(paths, answer.values, strict=False):
+                if not value.code and is_late:
+                    self._came_late[path] = value.id
+                elif not value.code:
+                    self._came_late.pop(path, None)  # whoever asked has it, or leaves it
+        if self._came_late:
+            self._leave_late(paths)
+
+    def _leave_late(self, paths: Sequence[str]) -> None:
+        """What came when nobody waited any more is not wanted, unless somebody has it or asks for it again:
+        then that answer tells, and to end it now would end the other one."""
+        asked = {path for others in self._asking.values() for path in others}
+        late = {
+            path: self._came_late.pop(path)
+            for path in paths
+            if path in self._came_late and path not in asked
+        }
+        if left := [one for one in late.values() if not self._is_held(self, one)]:
+            self.unsubscribe(left)
 
     def unsubscribe(self, ids: Sequence[int]) -> None:
         self._forget(ids)

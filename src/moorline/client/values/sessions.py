@@ -1,8 +1,8 @@
 """Room: client. The subscribers of a publisher: what they ask, whether they may, and for how long.
 
 A claim is checked first and the path then: what is published is told to nobody who could not have it. What
-was granted is asked for again when rights change, and twice within a token's life; what no resolver has
-confirmed for that long ends.
+was granted is asked for again when rights change, and when less than half of a token's life is left to it;
+what no resolver has confirmed for that long ends. A token counts until it expires, however late it is shown.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from moorline.limits import (
     WRITER_MS_MAX,
     WRITES_AHEAD_MAX,
 )
-from moorline.net.clock import monotonic_ms
+from moorline.net.clock import monotonic_ms, wall_ms
 from moorline.net.session import Handlers, Session, each
 from moorline.net.slices import done, in_slices
 from moorline.net.tasks import Tasks
@@ -193,7 +193,9 @@ class ValueSessions:
         """All of one call at one moment: their values are of the same commit."""
         board = self._publisher.board
         follower = self._follower(session, is_conflating=call.conflate)
-        until_ms = monotonic_ms() + self._publisher.tokens.life_ms
+        # Shown late, it gives what is left of it: a right that was taken away in between has that bound too.
+        left_ms = max(0, call.expires_s * 1_000 - wall_ms())
+        until_ms = monotonic_ms() + min(self._publisher.tokens.life_ms, left_ms)
         answers: list[SubscribedValue] = []
         followed: list[int] = []
         unasked: list[str] = []
@@ -320,17 +322,20 @@ class ValueSessions:
     async def beat_forever(self) -> None:
         """Says to all that we are there, and looks what was granted too long ago."""
         heartbeat_ms = self._publisher.settings.heartbeat_ms
-        judged_ms = monotonic_ms()
         while True:
             life_ms = self._publisher.tokens.life_ms
             pause_ms = heartbeat_ms if not life_ms else min(heartbeat_ms, max(10, life_ms // 8))
             await asyncio.sleep(pause_ms / 1_000)
             for follower in list(self._followers.values()):
                 follower.say_alive(heartbeat_ms)
-            is_due = monotonic_ms() - judged_ms >= life_ms // 2
-            if life_ms and (is_due or self._has_unjudged):
-                judged_ms = monotonic_ms()
+            if life_ms and self._has_unjudged:
                 self.judge_soon(None)
+            elif (
+                life_ms
+                and self._judging is None
+                and self._asked_about(monotonic_ms() + life_ms // 2)
+            ):
+                self._judging = asyncio.create_task(self._judge(None, is_all=False))
             self._end_unconfirmed()
 
     def _end_unconfirmed(self) -> None:
@@ -349,25 +354,33 @@ class ValueSessions:
         if self._judging is not None:
             self._is_judged_again = True
             return
-        self._judging = asyncio.create_task(self._judge(member))
+        self._judging = asyncio.create_task(self._judge(member, is_all=True))
 
-    async def _judge(self, member: Member | None) -> None:
+    async def _judge(self, member: Member | None, *, is_all: bool) -> None:
         try:
             while True:
                 self._is_judged_again = False
-                await self._judge_once(member)
+                await self._judge_once(member, is_all=is_all)
                 if not self._is_judged_again:
                     return
+                is_all = True
         finally:
             self._judging = None
 
-    async def _judge_once(self, member: Member | None) -> None:
-        waiting = {
+    def _asked_about(self, until_ms: int | None) -> set[HeldClaim]:
+        """What was granted, or of that what is not confirmed beyond then. Who shows old tokens has its own
+        asked about more often, and nobody else's."""
+        return {
             (held.path, held.permissions, held.holder)
             for follower in self._followers.values()
             for held in follower.held.values()
+            if until_ms is None or held.until_ms <= until_ms
         }
+
+    async def _judge_once(self, member: Member | None, *, is_all: bool) -> None:
         asked_ms = monotonic_ms()
+        half_ms = self._publisher.tokens.life_ms // 2
+        waiting = self._asked_about(None if is_all else asked_ms + half_ms)
         # The one that told us of the change first: another may not have heard of it yet.
         for judge in sorted(self._publisher.judges(), key=lambda one: one is not member):
             claims = [claim for claim in waiting if judge.can_judge(claim[0])]
@@ -375,7 +388,8 @@ class ValueSessions:
             self._judged(found, asked_ms)
             # What it cannot judge, another one may: one resolver's silence ends nothing.
             waiting.difference_update(found)
-        self._has_unjudged = bool(waiting)
+        if is_all:
+            self._has_unjudged = bool(waiting)
 
     def _judged(self, found: dict[HeldClaim, int], asked_ms: int) -> None:
         until_ms = asked_ms + self._publisher.tokens.life_ms

@@ -102,6 +102,7 @@ class Subscriber:
         )
         self._resolver = Resolver(resolvers, **identity)
         self._failures = Failures()
+        self._handles = Handles(heard)
         self._steps = SubscriptionSteps(
             self._resolver,
             self._settings,
@@ -109,8 +110,8 @@ class Subscriber:
             updated=self._updated,
             ended=self._ended,
             lost=self._lost,
+            is_held=self._handles.has,
         )
-        self._handles = Handles(heard)
         self._subscribing: dict[str, asyncio.Task[dict[str, MoorlineError]]] = {}
         self._batches: list[asyncio.Queue[ValueBatch | None]] = []
         self._wanted: list[str] = []

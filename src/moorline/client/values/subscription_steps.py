@@ -16,6 +16,7 @@ from moorline.client.resolution import FoundPublisher, Grant, Resolution
 from moorline.client.resolver import Resolver
 from moorline.client.values.link import (
     EndedHere,
+    HeldHere,
     LinkSettings,
     LostHere,
     PublisherLink,
@@ -43,12 +44,14 @@ class SubscriptionSteps:
         updated: Updated,
         ended: EndedHere,
         lost: LostHere,
+        is_held: HeldHere,
     ) -> None:
         self._resolver = resolver
         self._settings = settings
         self._failures = failures
         self._chance = Random(secrets.randbits(64))
         self._updated, self._ended, self._lost = updated, ended, lost
+        self._is_held = is_held
         self._links: dict[bytes, asyncio.Task[PublisherLink]] = {}
         self._users: Counter[bytes] = Counter()
         """Of connections: who asks for something there now."""
@@ -152,6 +155,7 @@ class SubscriptionSteps:
                 updated=self._updated,
                 ended=self._ended,
                 lost=self._lost,
+                is_held=self._is_held,
                 service=found.service,
             )
         )

@@ -91,18 +91,25 @@ def level_of(principal: str) -> str:
     return principal
 
 
+# Made once: each connection has one of them for as long as it lasts.
+_OF_NODES: Final = frozenset({EVERYONE, NODES})
+_OF_AUTHENTICATED: Final = frozenset({EVERYONE, AUTHENTICATED})
+_OF_LOOPBACK: Final = frozenset({EVERYONE, LOOPBACK})
+_OF_EVERYONE: Final = frozenset({EVERYONE})
+
+
 def built_in_groups(principal: str, proof: Proof, *, is_local: bool) -> frozenset[str]:
     """`is_local`: it comes from a loopback address, on a listener that no proxy stands before."""
     if proof is Proof.NODE:
         # Not among the authenticated: what is granted to people is not granted to nodes by that.
-        return frozenset({EVERYONE, NODES})
+        return _OF_NODES
     if proof is not Proof.NOTHING:
-        return frozenset({EVERYONE, AUTHENTICATED})
+        return _OF_AUTHENTICATED
     # By the address, and only where nothing was proven: whoever proves who it is has the rights of that
     # one, also at home.
     if is_local and principal == ANONYMOUS:
-        return frozenset({EVERYONE, LOOPBACK})
-    return frozenset({EVERYONE})
+        return _OF_LOOPBACK
+    return _OF_EVERYONE
 
 
 def _fault(text: str) -> str | None:

@@ -6,9 +6,10 @@
                       └─ pause over ─ PAUSING ◄─ round over ─┘     third round over ─► FAILED
 
 Members are tried in an order of chance, the one that is connected before all others. A batch is cut into
-parts, each a call with its own answer. A resolver that hangs is left when no answer came for `timer_ms`: each
-answer starts that time anew, and nothing else does. Who has just started and knows only a part says so: such
-a *weak* answer is kept, and the members that are left in the round are asked for the rest of it.
+parts, each a call with its own answer, or a walk over many pages. A resolver that hangs is left when nothing
+came for `timer_ms`: each answer and each page starts that time anew, and nothing else does. Who has just
+started and knows only a part says so: such a *weak* answer is kept, and the members that are left in the
+round are asked for the rest of it.
 
 Invariants:
 C1  in a round each member is tried once at most
@@ -58,6 +59,12 @@ class Answered(Event, frozen=True):
     attempt: int
     part: int
     is_weak: bool = False
+
+
+class Heard(Event, frozen=True):
+    """A page of a part, with more behind it: whoever says that does not hang."""
+
+    attempt: int
 
 
 class Connect(Effect, frozen=True):
@@ -144,6 +151,8 @@ class ReadBatch(Machine[ReadState]):
                 return self._ask()
             case Answered(attempt, part, is_weak), ReadState.ASKING if attempt == self._attempt:
                 return self._answered(part, is_weak)
+            case Heard(attempt), ReadState.ASKING if attempt == self._attempt:
+                return [SetTimer("answer", self._timer_ms)]
             case Failed(attempt, why), (ReadState.CONNECTING | ReadState.ASKING) if (
                 attempt == self._attempt
             ):

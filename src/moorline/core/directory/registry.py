@@ -1,6 +1,7 @@
 """Room: core/directory. The directory of one resolver: who publishes what, who is alive, who is found.
 
-    registration = registry.open(claim, secret, salt, now_ms)       a login whose address is proven
+    login = registry.begin()                                        a login has come, and is being proven
+    registration = registry.open(login, claim, secret, salt, now_ms)       its address is
     registry.publish(registration, entries, now_ms)                 which paths are new, for those who watch
     registry.tick(now_ms)                                           who was not heard of for too long is gone
     for changed in registry.purging(): ...                          entries of those leave, step by step
@@ -8,8 +9,10 @@
     (login) ─ proven ─► PROVEN ─ silent, closed, another has its address ─► GONE ─ purged ─► (forgotten)
 
 A registration is known by its principal, its instance and its address: whoever comes back with all three goes
-on with its entries, under a new secret. What a GONE one has is found by nobody from that moment on; that it
-also leaves the memory takes a while where it is a million paths.
+on with its entries, under a new secret. Of two logins the one counts that came last, whichever is proven
+first: a publisher that has given one up and begun another knows the secret of the second. What a GONE one has
+is found by nobody from that moment on; that it also leaves the memory takes a while where it is a million
+paths.
 
 Invariants:
 D1  a path is in the tree exactly if a registration has an entry for it that is PROVEN, or GONE and not purged
@@ -58,10 +61,14 @@ class Claim(NamedTuple):
 class Registration:
     """What a resolver knows of one publisher."""
 
-    __slots__ = ("claim", "entries", "heard_ms", "number", "secret", "state")
+    __slots__ = ("claim", "entries", "heard_ms", "login", "number", "secret", "state")
 
-    def __init__(self, number: int, claim: Claim, secret: bytes, salt: bytes, now_ms: int) -> None:
+    def __init__(
+        self, number: int, login: int, claim: Claim, secret: bytes, salt: bytes, now_ms: int
+    ) -> None:
         self.number = number
+        self.login = login
+        """The number of the last one."""
         self.claim = claim
         self.secret = secret
         """Of the last login."""
@@ -113,6 +120,7 @@ class Registry:
         """Entries of those. Who comes back while what it had is purged does not have it twice."""
         self._cluster: set[str] = set()
         self._next_number = CLUSTER + 1
+        self._logins = 0
 
     def __len__(self) -> int:
         return len(self._registrations)
@@ -154,15 +162,30 @@ class Registry:
 
     # --- logins -----------------------------------------------------------------------------------
 
-    def open(self, claim: Claim, secret: bytes, salt: bytes, now_ms: int) -> Registration:
+    def begin(self) -> int:
+        """The number of a login that has come: those that come later have greater ones."""
+        self._logins += 1
+        return self._logins
+
+    def is_overtaken(self, login: int, claim: Claim) -> bool:
+        """Whether a later login of the same publisher, or of another one at its address, is open already."""
+        known = self._by_key.get(claim.key) or self._by_address.get(claim.address)
+        return known is not None and known.login > login
+
+    def open(
+        self, login: int, claim: Claim, secret: bytes, salt: bytes, now_ms: int
+    ) -> Registration:
         """A login, whose address has answered. One that is known goes on with its entries."""
+        assert not self.is_overtaken(login, claim), (
+            "the secret that counts is that of a later login"
+        )
         known = self._by_key.get(claim.key)
         if known is not None:
             self._count(known.claim.whose, -1)
             self._count(claim.whose, 1)
             self._count_entries(known.claim.whose, -len(known.entries))
             self._count_entries(claim.whose, len(known.entries))
-            known.claim, known.secret = claim, secret
+            known.login, known.claim, known.secret = login, claim, secret
             self.heard(known, now_ms)
             return known
         other = self._by_address.get(claim.address)
@@ -171,7 +194,7 @@ class Registry:
             self._end(other)
         number = self._next_number
         self._next_number += 1
-        made = Registration(number, claim, secret, salt, now_ms)
+        made = Registration(number, login, claim, secret, salt, now_ms)
         self._registrations[number] = self._by_key[claim.key] = made
         self._by_address[claim.address] = made
         self._count(claim.whose, 1)
@@ -181,10 +204,13 @@ class Registry:
         """Any message of a registration proves that it lives."""
         registration.heard_ms = max(registration.heard_ms, now_ms)
 
-    def slept(self, slept_ms: int) -> None:
-        """The resolver itself stood still for that time and could hear nobody: nobody is silent by that."""
+    def slept(self, slept_ms: int, now_ms: int) -> None:
+        """The resolver itself stood still for that time and could hear nobody: nobody is silent by that.
+
+        Who was heard of since gets no more than now: what had waited in a socket is read before the clock.
+        """
         for one in self._registrations.values():
-            one.heard_ms += slept_ms
+            one.heard_ms = max(one.heard_ms, min(one.heard_ms + slept_ms, now_ms))
 
     def close(self, registration: Registration) -> None:
         """The publisher is done."""

@@ -47,6 +47,8 @@ class _Branch:
 class Subscriptions:
     """Private ones; shared subscriptions are groups, and each has its own copy."""
 
+    __slots__ = ("_by_filter", "_known", "_local", "_root")
+
     def __init__(self) -> None:
         self._by_filter: dict[str, _One] = {}
         self._root = _Branch()

@@ -329,6 +329,37 @@ class StreamStore(StreamView):
         self.batch_bytes += size + len(places) * _HEAD_BYTES
         return places
 
+    def append_unnumbered(
+        self,
+        messages: Iterable[tuple[str, bytes, int]],
+        producer: int,
+        publisher: str = NOBODY,
+    ) -> None:
+        """As `append`, of (topic, body, flags) with a known topic and nothing else, of one producer who does
+        not number them."""
+        now_us, topics, size, count = self._now_us(), self._topics, 0, 0
+        part = _producer_part(producer, UNNUMBERED)
+        middles: dict[tuple[str, int], tuple[ShardLog, bytes]] = {}
+        for topic, body, flags in messages:
+            known = middles.get((topic, flags))
+            if known is None:
+                name, name_bytes, shard, _ = topics[topic]
+                head = _content(0, 0, 0, name_bytes, 0, 0, flags | PRODUCER)
+                known = middles[topic, flags] = shard, head[_BEGINNING.size :] + name + part
+                if now_us > shard.time_us:
+                    shard.time_us = now_us
+                if publisher != shard.publisher:
+                    shard.mark(publisher)
+            shard, middle = known
+            offset = shard.next_offset
+            content = _beginning(offset, shard.time_us) + middle + body
+            shard.contents.append(content)
+            shard.names.append(topic)
+            shard.next_offset = offset + 1
+            size += len(content)
+            count += 1
+        self.batch_bytes += size + count * _HEAD_BYTES
+
     def append_packed(
         self, rows: PackedRows, skip: int, producer: int, sequence: int, publisher: str = NOBODY
     ) -> int:

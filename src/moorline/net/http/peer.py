@@ -27,13 +27,35 @@ class Peer:
     and it is in the audit once, however many requests come by it.
     """
 
+    # A client of MQTT is one, and there are tens of thousands of those.
+    __slots__ = (
+        "_expiry",
+        "_hooks",
+        "_prove",
+        "allowance",
+        "certificate",
+        "cut",
+        "end_code",
+        "end_text",
+        "identity",
+        "is_encrypted",
+        "is_ended_here",
+        "is_entered",
+        "is_forwarded",
+        "is_local",
+        "is_open",
+        "listener",
+        "peer_address",
+        "rights",
+    )
+
     rights: SessionRights
     """Known once it has entered."""
-    allowance: SessionAllowance | None = None
 
     def __init__(self, address: str, listener: str, prove: Prove) -> None:
         self.peer_address = address
         self.listener = listener
+        self.allowance: SessionAllowance | None = None
         self.identity: Identity = ANONYMOUS
         self.certificate: PeerCertificate | None = None
         """What its TLS handshake showed."""
