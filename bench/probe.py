@@ -6,7 +6,9 @@
 are. It runs `bench/BENCH.py` of the folder that it is started in, with three things
 changed: the kernel's ticks of 10 ms become what its scheduler has counted, peers are not
 started, and the benchmarks that tell no CPU
-themselves (wire, planning, stalls, checkpoints) tell it for each case. Rows are as with `--json`.
+themselves (wire, planning, stalls, checkpoints) tell it for each case. What a benchmark counts over less
+than half a second of CPU is done for longer, since a heartbeat of the node would be a tenth of a stretch of
+20 ms, and its cases that tell none are left out. Rows are as with `--json`.
 """
 
 import importlib
@@ -21,6 +23,14 @@ from typing import Any
 
 Figures = list[tuple[str, str, float]]
 """Case, metric and value of what is told beside the benchmark's own rows."""
+
+QUEUES_S, TOPICS_S = 1.5, 1.0
+TOPICS_BACKLOG = 600_000
+PLANNING_TIMES = 20
+"""So much longer than `--quick`."""
+
+SETTLE_LOOK_S, SETTLED_SHARE, SETTLE_LOOKS_MAX = 0.5, 0.05, 60
+"""Servers that take less than this share of a core between two looks have settled."""
 
 
 def of_tree_s(pid: int) -> float:
@@ -62,6 +72,15 @@ def below_s() -> float:
     return of_tree_s(os.getpid()) - of_one_s(os.getpid())
 
 
+def settle() -> None:
+    """Waits until the servers have done what the filling left to them, such as seals."""
+    for _ in range(SETTLE_LOOKS_MAX):
+        before_s = below_s()
+        time.sleep(SETTLE_LOOK_S)
+        if below_s() - before_s < SETTLED_SHARE * SETTLE_LOOK_S:
+            return
+
+
 class Costs:
     """What a stretch of work cost here and in the servers, shared out over what it did."""
 
@@ -98,11 +117,28 @@ def wire(module: Any, figures: Figures) -> None:
         module.compare = lambda *_: None  # the other ways were not there before
 
 
+def queues(module: Any, figures: Figures) -> None:  # noqa: ARG001 - it tells by itself
+    """Those queues of whose messages it tells the CPU, and longer."""
+    module.QUICK = module.Plan((module.CPU_QUEUES,), QUEUES_S, 0.0, 0.1, (), 0, (), 1)
+
+
+def topics(module: Any, figures: Figures) -> None:  # noqa: ARG001 - it tells by itself
+    async def nothing(*_: object, **__: object) -> None: ...
+
+    module.QUICK = module.Plan(1, TOPICS_S, TOPICS_BACKLOG, 0.1, 1)
+    module.from_a_subscription = nothing  # was not there before
+    for name in ("_members_come_and_go", "_memory", "_latency", "_publish_by_library"):
+        setattr(module.Bench, name, nothing)
+
+
 def planning(module: Any, figures: Figures) -> None:
     names = iter(("all, in turn", "ends", "a batch", "all of them"))
     took_ms = module.took_ms
 
     def measure(action: Callable[[], object], turns: int) -> float:
+        turns *= PLANNING_TIMES
+        action()  # it opens the links
+        settle()
         costs = Costs(figures)
         value: float = took_ms(action, turns)
         costs.note(next(names), turns, "plan")
@@ -124,12 +160,19 @@ def stalls(module: Any, figures: Figures) -> None:
 
 
 def checkpoints(module: Any, figures: Figures) -> None:
-    """From the first send to the last: shared out over the sends."""
+    """From the first send to the last: shared out over the checkpoints, whose part is nearly all of it.
+
+    How many sends fit between two of them is a matter of the disk, to whose pace they are held.
+    """
     known: list[Any] = []
+
+    def checkpoints_of(node: Any) -> int:
+        return len(module.DONE.findall(node.folder.with_suffix(".stderr").read_text()))
 
     class Senders(module.Senders):  # type: ignore[misc]
         def __init__(self, node: Any) -> None:
             super().__init__(node)
+            self.before = checkpoints_of(node)
             self.costs = Costs(figures)
             known.append(self)
 
@@ -140,7 +183,8 @@ def checkpoints(module: Any, figures: Figures) -> None:
 
         def noted(node: Any) -> None:
             if known and known[-1].sent:
-                known[-1].costs.note(f"q={queues}", known[-1].sent, "send")
+                count = checkpoints_of(node) - known[-1].before
+                known[-1].costs.note(f"q={queues}", count, "checkpoint")
             kill(node)
 
         module.Node.kill = noted
@@ -150,6 +194,8 @@ def checkpoints(module: Any, figures: Figures) -> None:
             module.Node.kill = kill
 
     module.Senders, module.measure = Senders, measured
+    if hasattr(module, "checkpoint_turns"):
+        module.checkpoint_turns.measure = lambda *_: None  # was not there before
 
 
 def main() -> None:
@@ -164,6 +210,8 @@ def main() -> None:
     figures: Figures = []
     if patch := {
         "wire": wire,
+        "queues": queues,
+        "topics": topics,
         "planning": planning,
         "stalls": stalls,
         "checkpoints": checkpoints,

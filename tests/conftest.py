@@ -85,13 +85,23 @@ def pytest_collection_finish() -> None:
 
 
 class Servers:
-    """Before markers choose: who stands on a real Postgres has started a server, whatever its file says."""
+    """Before markers choose: who stands on a real Postgres or node has started one, whatever a file says."""
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         for item in items:
-            if "postgres" in getattr(item, "fixturenames", ()):
+            if isinstance(item, pytest.Function) and (
+                "postgres" in item.fixturenames or starts_a_node(item)
+            ):
                 item.add_marker(pytest.mark.process)
+
+
+def starts_a_node(item: pytest.Function) -> bool:
+    """Whether the test, or a fixture that it asks for, makes a `NodeProcess`."""
+    fixtures = item._fixtureinfo.name2fixturedefs.values()
+    functions = [item.obj, *(fixture.func for several in fixtures for fixture in several)]
+    codes = (getattr(inspect.unwrap(one), "__code__", None) for one in functions)
+    return any(code is not None and "NodeProcess" in code.co_names for code in codes)
 
 
 @pytest.hookimpl(trylast=True)

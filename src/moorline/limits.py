@@ -632,6 +632,9 @@ these bounds. A few seconds of the fastest sending, in which the next one is pre
 LOG_SEGMENTS_READY_MAX = 2
 """Segments that are prepared ahead: one, and the one after it should the disk be slow."""
 
+LOG_PREPARE_WRITE_BYTES = MIB
+"""Zeros of a segment that are written by one call: so many stay in the caches of a processor."""
+
 LOG_PREPARE_SYNC_BYTES = 16 * MIB
 """Zeros of a segment between two syncs of it: mostly one, since each is a transaction of its own."""
 
@@ -992,7 +995,7 @@ CLIENT_SHARDS_MAX = 16_384
 CLIENT_RANGES_MAX = 32_768
 """The same for all shards of it together: half a frame."""
 
-CLIENT_PLACE_RANGES_MAX = 1_024
+CLIENT_CURSOR_RANGES_MAX = 1_024
 """Ranges done above the mark that a resumed subscription names for one shard: what is above comes again."""
 
 HOMES_KEPT_MS = 2_000
@@ -1345,6 +1348,9 @@ AUDIT_PAGE_BYTES_MAX = 512 * KIB
 AUDIT_FOLLOW_MS = 500
 """Time between two looks of `moor audit follow`: as long as lines are gathered."""
 
+RECENT_MS = 3_600_000
+"""A span within which what comes by a listener is counted; in milliseconds. As of names of topics."""
+
 TOPIC_NAMES_MS = 3_600_000
 """Time for which a topic counts that a principal has published to, and at most once more: an hour is longer
 than a program that makes names by mistake goes unnoticed."""
@@ -1417,6 +1423,12 @@ PEEK_BYTES = 256 * KIB
 
 PEEK_ROW_BYTES = 32
 """What a message of such a look takes beside its body."""
+
+PEEK_BYTES_PER_STEP = 16 * KIB
+"""What a look passes before others may have the loop: a hundred small messages, a fifth of a millisecond."""
+
+PEEK_TRIES = 5
+"""Times that a look begins anew because the queue's messages went into files meanwhile."""
 
 SPARK_BUNDLE_MESSAGES = 1_000_000
 """Small streams of one shard are read by one task up to this many messages: a task costs some 30 ms, and
@@ -1962,8 +1974,9 @@ RECORD_WHERE_VALUES_MAX = 1_000
 RECORD_PERMIT_OWNERS_MAX = 10_000
 """Owners that one permit names: each is in the condition of its scans, some 200 KB."""
 
-RECORD_KNOWN_IDS_MAX = 10_000_000
-"""Ids that a client says it knows, in ranges: each may become a deletion. More are told by digest."""
+RECORD_KNOWN_IDS_MAX = 2_000_000
+"""Ids that a client says it knows, in ranges: each may become a deletion, some 100 MB and a second of all of
+them, for a few characters. More are told by digest."""
 
 RECORD_CURSOR_OPEN_MAX = 1_000
 """Open transactions in a cursor; with more of them it says that there is no replay."""
@@ -1971,8 +1984,9 @@ RECORD_CURSOR_OPEN_MAX = 1_000
 RECORD_EPOCH_CHARACTERS_MAX = 128
 """A uuid, a system identifier and a timeline."""
 
-RECORD_RECENT_BYTES_MAX = 64 * MIB
-"""Changes of a table's last steps that a node keeps for those who are behind; more are read from the log."""
+RECORD_RECENT_BYTES_MAX = 16 * MIB
+"""Changes of a table's last steps that a node keeps for those who are behind; more are read from the log.
+All of them are folded, and sent, in one turn of the loop: at most some 40 ms."""
 
 RECORD_STEP_MS = 20
 """Time from the end of a step of a table's feed to the next one: an idle one costs Postgres 0.2 ms."""
@@ -2088,11 +2102,8 @@ RECORDS_RENEW_ROWS_MAX = 10_000
 RECORDS_IDLE_MS = 5_000
 """Time for which the feed of a table is kept without subscribers: a page that is loaded again finds it."""
 
-RECORDS_UNKNOWN_MS = 1_000
-"""Time for which a name that no database has registered is not asked for again."""
-
-RECORDS_UNKNOWN_MAX = 1_000
-"""Such names that are remembered: whoever may subscribe to anything could make up any."""
+RECORDS_LOOKS_APART_MS = 20
+"""Between two looks for names of tables: whoever asks for thousands of them waits so long for each look."""
 
 RECORDS_AWAY_MS_MAX = 2_000
 """Longest pause between two tries while a database does not answer."""
@@ -2196,6 +2207,9 @@ MQTT_ALIASES_MAX = 64
 MQTT_CONNECT_MS = 10_000
 """Within this time of its connection a client has said who it is."""
 
+MQTT_REFERENCES_TOLD_MAX = 8
+"""Other nodes that a client is told of: it tries one after the other."""
+
 MQTT_SYSTEM_TOPICS_MS = 10_000
 """Time between two values of a topic of $SYS, as dashboards expect them."""
 
@@ -2224,5 +2238,6 @@ MQTT_FILTERS_PER_SLICE = 64
 MQTT_WILLS_PER_LOOK_MAX = 1_000
 """Wills that one look at the catalog takes; more are there at the next."""
 
+MQTT_DROP_CAUSES_MAX = 16  # kinds of a drop that a client's figures name: seven today
 MQTT_CLIENT_FILTERS_SHOWN_MAX = 1_000
 """Filters of one client that an answer shows."""

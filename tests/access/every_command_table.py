@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.access.every_command import (
     CHUNK,
@@ -23,6 +24,7 @@ from tests.access.every_command import (
     maker,
     rows,
 )
+from tests.access.other_doors import Doors, found_by_http, found_by_mqtt, found_of_wills
 from tests.catalog.nodes import pretend
 from tests.process.nodes import NodeProcess
 from tests.process.proving import audited, proven, until
@@ -64,7 +66,8 @@ FLAGS = (
     "--set=streams.shards=1",
     "--set=anonymous=everywhere",
     "--listen=tcp://localhost:0",
-    "--set=access.proxied=tcp://localhost:0",
+    "--mqtt=mqtt://localhost:0",
+    "--set=access.proxied=tcp://localhost:0,mqtt://localhost:0",
 )
 HEAD = """# Who may call what
 
@@ -83,8 +86,31 @@ does. A cell that is `denied` no more is to be looked at before this page is wri
 
 """
 
+OTHER_DOORS = """
+## By MQTT
+
+The same callers over MQTT 5, about the topic `owner/t`, a group of `owner`'s, and the client
+`owner-device` whose session lasts. `denied` is the reason *not authorized*, or for a client id *not valid*;
+a denied will is published by nobody and is in the audit. Nodes do not come by MQTT.
+
+"""
+PAGES = """
+## Over HTTP
+
+By the status of the answer. `anonymous` is a page in a browser. The pages about health and figures, and
+the files of the console, are for whoever reaches the port; what the console asks comes over its WebSocket
+as the commands above. `/records/poll` hears who asks, and judges each table.
+
+"""
+
 Table = dict[str, dict[str, str]]
 """Cells, by the label of a row and the caller."""
+
+
+class Found(NamedTuple):
+    native: Table
+    mqtt: Table
+    http: Table
 
 
 @contextmanager
@@ -99,7 +125,7 @@ class Cast:
     def __init__(self, node: NodeProcess, secret: bytes, tokens: dict[str, str]) -> None:
         self.node = node
         self._secret = secret
-        self._tokens = tokens
+        self.tokens = tokens
         self._elsewhere = [word for word in node.ready_line.split() if word.startswith("tcp://")][
             -1
         ]
@@ -107,7 +133,7 @@ class Cast:
     def _credentials(self, who: str) -> Credentials | None:
         if who == "node":
             return NodeCredentials(self._secret, "ghost", "node-1")
-        return TokenCredentials(self._tokens[who]) if who in self._tokens else None
+        return TokenCredentials(self.tokens[who]) if who in self.tokens else None
 
     @asynccontextmanager
     async def entered(self, who: str) -> AsyncIterator[Caller]:
@@ -134,8 +160,18 @@ async def cast_of(node: NodeProcess) -> AsyncIterator[Cast]:
         yield Cast(node, secret, tokens)
 
 
-async def found_table(node: NodeProcess) -> Table:
-    async with cast_of(node) as cast, cast.entered("owner") as owner:
+async def found_tables(node: NodeProcess) -> Found:
+    async with cast_of(node) as cast:
+        doors = Doors(node, cast.tokens)
+        wills = await found_of_wills(doors, CALLERS)
+        native = await _found_native(cast)
+        by_mqtt = await asyncio.to_thread(found_by_mqtt, doors, CALLERS)
+        over_http = await asyncio.to_thread(found_by_http, doors, CALLERS)
+        return Found(native, by_mqtt | wills, over_http)
+
+
+async def _found_native(cast: Cast) -> Table:
+    async with cast.entered("owner") as owner:
         table: Table = {row.label: {} for row in rows()}
         async with cast.entered("owner") as other:
             await other.call(lambda n: OpenSession(n, SESSION, 600), SessionOpened)
@@ -228,14 +264,19 @@ def _outcome(answer: Answer) -> str:
     return DENIED if code in REFUSALS else f"`{code}`"
 
 
-def written(table: Table) -> str:
+def written(found: Found) -> str:
     """The document."""
-    lines = [f"| command | {' | '.join(CALLERS)} |", f"|---|{'---|' * len(CALLERS)}"]
+    parts = [HEAD, rows_of(found.native), OTHER_DOORS, rows_of(found.mqtt), PAGES]
+    return "".join([*parts, rows_of(found.http, "request")])
+
+
+def rows_of(table: Table, head: str = "command") -> str:
+    lines = [f"| {head} | {' | '.join(CALLERS)} |", f"|---|{'---|' * len(CALLERS)}"]
     lines += [
         f"| {label} | {' | '.join(cells[who] for who in CALLERS)} |"
         for label, cells in table.items()
     ]
-    return HEAD + "\n".join(lines) + "\n"
+    return "\n".join(lines) + "\n"
 
 
 def main() -> None:
@@ -243,7 +284,7 @@ def main() -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="table-")))
         folder.chmod(0o755)
         node = stack.enter_context(node_in(folder))
-        DOCUMENT.write_text(written(asyncio.run(found_table(node))), encoding="utf-8")
+        DOCUMENT.write_text(written(asyncio.run(found_tables(node))), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -57,6 +57,8 @@ OPERATOR = Act(
     Kind.OPERATOR, "olga", AuditProof.PASSWORD, "", "DeleteQueue", "/queues/x", Verdict.GRANTED
 )
 
+LOOK = msgspec.structs.replace(OPERATOR, act="BrowseStream", path="/topics/olga", is_look=True)
+
 
 def stored(disk: MemoryDisk) -> list[StoredLine]:
     found: list[bytes] = []
@@ -222,6 +224,28 @@ async def test_a_full_disk_refuses_what_must_be_recorded_where_the_operator_says
         disk.capacity_bytes = None
         await audit.recorded(GRANT)
         assert audit.problem() == ""
+
+
+async def test_the_first_look_waits_for_its_line_and_those_behind_it_are_one() -> None:
+    disk = MemoryDisk()
+    async with open_audit(disk, "node-1", sync=True) as audit:
+        for _ in range(50):
+            await audit.looked(LOOK)
+        (first,) = stored(disk)
+        assert (first.act, first.count) == ("BrowseStream", 1)
+    assert [line.count for line in stored(disk)] == [1, 49]
+
+
+async def test_no_look_is_allowed_by_a_full_disk_where_the_operator_says_so() -> None:
+    """A42: nor one that would only be added up."""
+    disk = MemoryDisk(capacity_bytes=0)
+    async with open_audit(disk, "node-1", sync=True, full="stop") as audit:
+        for _ in range(2):
+            with pytest.raises(NotAudited, match=r"access\.audit_full"):
+                await audit.looked(LOOK)
+        disk.capacity_bytes = None
+        await until(lambda: audit.problem() == "")
+        await audit.looked(LOOK)
 
 
 async def test_a_failed_sync_is_no_success() -> None:

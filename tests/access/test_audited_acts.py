@@ -39,6 +39,9 @@ class Scene:
             await self.before()
         self.story.append(f"written {act} {path}")
 
+    async def looking(self, session: Session, /, act: str, path: str) -> None:
+        await self.operating(session, act=act, path=path)
+
     def echo(self, _: Session, calls: list[Echo]) -> list[Answer]:
         self.story += [f"done {call.body.decode()}" for call in calls]
         return [Echoed(call.call, call.body) for call in calls]

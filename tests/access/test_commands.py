@@ -224,7 +224,7 @@ async def test_lists_have_pages(server: Server) -> None:
         assert [one.amount for one in quotas] == list(range(300))
         assert [one.amount for one in await moor.access.quotas("user-007")] == [7]
         assert await moor.access.owners() == []
-        assert len(await moor.access.grants()) == 7
+        assert len(await moor.access.grants()) == 2
 
 
 # --- the commands ---------------------------------------------------------------------------------

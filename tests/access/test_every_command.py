@@ -9,8 +9,9 @@ from tests.access.every_command_table import (
     CALLERS,
     DENIED,
     DOCUMENT,
+    Found,
     Table,
-    found_table,
+    found_tables,
     node_in,
     written,
 )
@@ -50,19 +51,24 @@ FOR_USERS = FOR_STRANGERS | {
 
 
 @pytest.fixture(scope="module")
-def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
+def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
     with node_in(tmp_path_factory.mktemp("table")) as node:
-        found = asyncio.run(found_table(node))
+        found = asyncio.run(found_tables(node))
         assert "Traceback" not in node.errors
         return found
+
+
+@pytest.fixture(scope="module")
+def table(found: Found) -> Table:
+    return found.native
 
 
 def _not_denied(table: Table, who: str) -> set[str]:
     return {label.split("`")[1] for label, cells in table.items() if cells[who] != DENIED}
 
 
-def test_the_document_says_what_a_node_does(table: Table) -> None:
-    assert written(table) == DOCUMENT.read_text(encoding="utf-8"), (
+def test_the_document_says_what_a_node_does(found: Found) -> None:
+    assert written(found) == DOCUMENT.read_text(encoding="utf-8"), (
         "look at what changed, then run: python -m tests.access.every_command_table"
     )
 
@@ -72,6 +78,22 @@ def test_a_stranger_and_another_user_may_do_what_the_design_says_and_no_more(
 ) -> None:
     assert _not_denied(table, "anonymous") == FOR_STRANGERS
     assert _not_denied(table, "another") == FOR_USERS
+
+
+def test_by_mqtt_strangers_and_other_users_have_nothing_of_the_owners(found: Found) -> None:
+    for who, granted in (
+        ("anonymous", {"CONNECT of a new client"}),
+        ("another", {"CONNECT of a new client", "CONNECT of a session that lasts"}),
+    ):
+        assert {row for row, cells in found.mqtt.items() if cells[who] != DENIED} == granted, who
+    assert all(cells["operator"] == DENIED for row, cells in found.mqtt.items() if "`$" in row), (
+        "not even an operator writes what is reserved"
+    )
+
+
+def test_over_http_nobody_has_more_than_another_but_by_what_it_asks(found: Found) -> None:
+    for row, cells in found.http.items():
+        assert len({status for who, status in cells.items() if who != "node"}) == 1, row
 
 
 def test_no_command_is_a_mistake_of_ours(table: Table) -> None:

@@ -69,6 +69,14 @@ def test_only_so_many_are_kept_and_the_oldest_go_first_ones_own() -> None:
     assert passes.find(others.text.encode()) is None
 
 
+def test_a_stranger_without_a_proof_drives_out_nobody_on_this_machine() -> None:
+    passes = Passes()
+    ours = passes.make(of(ANONYMOUS, is_local=True), MakePass(1))
+    for call in range(PASSES_PER_PRINCIPAL_MAX + 1):
+        passes.make(of(ANONYMOUS), MakePass(call))
+    assert passes.find(ours.text.encode()) is not None
+
+
 class Untrusting:
     """Takes no certificate any more."""
 

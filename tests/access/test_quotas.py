@@ -2,7 +2,7 @@
 
 import pytest
 
-from moorline.access.quotas import Quotas, QuotaTable
+from moorline.access.quotas import Allowance, Quotas, QuotaTable
 from moorline.core.access.quota import UNBOUNDED, Bounds, Quota
 from moorline.errors import CallFailed, OverQuota
 
@@ -94,6 +94,36 @@ def test_a_listener_has_bounds_for_all_who_come_through_it() -> None:
     found.take(dave, (Quota.CONNECTIONS, 1))
     assert dave.is_publishing_bounded
     assert not found.held_by("dave", "tls://0.0.0.0:7412").is_publishing_bounded
+
+
+def test_what_a_listener_brought_lately_is_bounded_for_all_who_come_through_it() -> None:
+    """A30: queues, groups and bytes, which are their owners' and not the listener's."""
+    listener = "tcp://0.0.0.0:7411"
+    bounds = Bounds(queues=3, stored_bytes=1_000)
+    found, now = quotas(QuotaTable(listeners={listener: bounds}))
+
+    def came(name: str, by: str = listener) -> Allowance:
+        return Allowance(found, found.held_by(name, by), name, by)
+
+    for name in ("alice", "bob", "carol"):
+        came(name).take_made(Quota.QUEUES)
+    with pytest.raises(OverQuota, match="the quota queues is 3: come again in 3,600,000 ms"):
+        came("dave").take_made(Quota.QUEUES)
+    for free in (came("dave", "tls://0.0.0.0:7412"), came("dave", "")):
+        free.take_made(Quota.QUEUES)
+        assert not free.is_rate_bounded
+    came("dave").take_made(Quota.GROUPS)  # nothing was said of them
+    assert came("alice").is_rate_bounded
+    came("alice").take_published(1, 900, Quota.STORED_BYTES)
+    came("alice").take_published(1, 900)  # into topics
+    with pytest.raises(OverQuota, match="stored_bytes is 1,000"):
+        came("bob").take_published(1, 101, Quota.STORED_BYTES)
+    now.ms += 3_600_000
+    with pytest.raises(OverQuota):
+        came("dave").take_made(Quota.QUEUES)
+    now.ms += 3_600_000
+    came("dave").take_made(Quota.QUEUES)
+    came("bob").take_published(1, 1_000, Quota.STORED_BYTES)
 
 
 def test_other_bounds_hold_at_once_for_those_who_are_here() -> None:

@@ -62,6 +62,9 @@ class Heard:
             await self.writing()
         self.acts.append((session.rights.principal, act, path))
 
+    async def looking(self, session: Any, /, act: str, path: str) -> None:
+        await self.operating(session, act=act, path=path)
+
 
 class TopicServer:
     def __init__(self, world: World, topics: Topics, catalog: Catalog, heard: Heard) -> None:

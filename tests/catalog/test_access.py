@@ -63,12 +63,7 @@ async def shown(access: AccessCatalog) -> set[str]:
 async def test_the_first_rows_of_a_fresh_catalog(access: Users) -> None:
     assert await shown(access) == {
         "/ @loopback slwpdag",
-        "/queues @authenticated p",
-        "/services @authenticated p",
-        "/sessions @authenticated p",
-        "/topics/%u @authenticated slwp",
-        "/groups/%u @authenticated slp",
-        "/values/%u @authenticated slwpd",
+        "/%u @authenticated slwpd",
     }
     assert await access.upgraded_rows() == 0
     assert await access.carry_operators(["ops"]) == []

@@ -82,6 +82,7 @@ async def test_the_life_of_a_registration(connection: asyncpg.Connection, dsn: s
         "is_dropped": False,
         "topic": None,
         "home": None,
+        "published_by": None,
         "problem": "",
     }
     assert "as it should be" in await done("check", "experiments", at)

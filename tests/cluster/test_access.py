@@ -11,6 +11,7 @@ import pytest
 from tests.catalog.nodes import pretend
 from tests.cluster.proxy import CatalogProxy
 from tests.cluster.running import SMALL, Got, Nodes, join, links_of, members, until
+from tests.mqtt.wire_client import WireClient
 from tests.net.authority import Authority
 from tests.process.nodes import NodeProcess
 from tests.process.proving import audited, over, proven, read_audit, who
@@ -20,6 +21,8 @@ from moorline.catalog import Catalog
 from moorline.catalog.access import AccessCatalog
 from moorline.catalog.users import Users
 from moorline.core.access.right import EVERYTHING
+from moorline.core.mqtt.packets import Disconnect
+from moorline.core.mqtt.reason import ReasonCode
 from moorline.errors import CertificateMisused, Denied, Refused, RightsUnknown
 from moorline.net.credentials import NodeCredentials, PasswordCredentials
 
@@ -101,9 +104,12 @@ async def test_a27_without_the_catalog_known_rights_go_on_for_a_while(
         async with moorline.connect(a.address, reconnect=False) as moor:
             await moor.access.add_user("anna", b"x")
             await moor.access.add_grant("/admin", "anna", "l")
+            await moor.access.add_grant("/topics/t", "anna", "s")
         anna = PasswordCredentials("anna", "x")
         async with proven(a.address, anna) as caller:
             assert (await read_audit(caller)).call
+            device = await asyncio.to_thread(device_of_anna, a)
+            assert device is not None
             proxy.hold()
             assert (await read_audit(caller)).call, "what is known goes on"
             with pytest.raises(Refused, match="AUTH: it cannot be checked now"):
@@ -118,6 +124,9 @@ async def test_a27_without_the_catalog_known_rights_go_on_for_a_while(
                 return False
 
             await until(is_unknown, what="what is known has become too old")
+            # A client of MQTT could not be told otherwise that nothing comes any more.
+            ended = await asyncio.to_thread(device.hear, Disconnect)
+            assert ended.reason is ReasonCode.SERVER_BUSY
             async with proven(a.address) as local:
                 with pytest.raises(RightsUnknown):
                     await read_audit(local)
@@ -127,6 +136,21 @@ async def test_a27_without_the_catalog_known_rights_go_on_for_a_while(
                 return not await is_unknown()
 
             await until(is_known, what="as before")
+
+            async def is_back() -> bool:
+                return await asyncio.to_thread(device_of_anna, a) is not None
+
+            await until(is_back, what="its library connects again")
+
+
+def device_of_anna(node: NodeProcess) -> WireClient | None:
+    """Connected and subscribed, or None while it is not let in."""
+    device = WireClient(node.mqtt, name="device")
+    if device.connect(user="anna", password=b"x").reason is not ReasonCode.SUCCESS:
+        device.socket.close()
+        return None
+    assert not device.subscribe("t/#").reasons[0].is_failure
+    return device
 
 
 async def test_a27_without_the_catalog_nodes_that_are_known_go_on_for_the_same_time(

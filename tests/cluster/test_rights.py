@@ -9,6 +9,7 @@ import pytest
 import pytest_asyncio
 from tests.catalog.databases import new_database
 from tests.cluster.running import PATIENT, Nodes, led_by, until
+from tests.mqtt.wire_client import WireClient
 from tests.process.nodes import NodeProcess
 from tests.process.proving import audited
 from tests.staging.staged_writes import Stage, committed, staged
@@ -17,6 +18,8 @@ from tests.topics.scenes import Reader
 import moorline
 from moorline.catalog import EmbeddedPostgres
 from moorline.client.moor import Moor
+from moorline.core.mqtt.packets import Publish
+from moorline.core.mqtt.reason import ReasonCode
 from moorline.errors import Denied, Elsewhere, MoorlineError, NotFound, SubscriptionEnded
 from moorline.net.credentials import PasswordCredentials
 from moorline.wire.queue import Get, Got, Send, Sent
@@ -91,6 +94,8 @@ class Running:
         self.readers: list[Reader] = []
         self._tasks: list[asyncio.Task[None]] = []
         self.stage: Stage = b"", 0, b""
+        self.device = WireClient(cluster.nodes[node].mqtt, name=f"device-{node}")
+        """A client of MQTT: it is not told, and nothing comes any more."""
 
     @property
     def session(self) -> str:
@@ -101,6 +106,7 @@ class Running:
         async with self._cluster.moor(self.node, "ursula") as offline:
             await offline.session(self.session)
             await offline.subscribe("orders/#")
+        await asyncio.to_thread(self._begin_by_mqtt)
         self.readers = [Reader(await self.moor.subscribe(one)) for one in ("orders/#", GROUP)]
         self.stage = await staged(
             self.moor, f"q-{self.node}", 1, 0, [[moorline.record("orders/staged", b"1")]]
@@ -110,6 +116,18 @@ class Running:
             works["service"] = self._serve(folder / "service.sqlite")
         for name, work in works.items():
             self._tasks.append(asyncio.create_task(self._ended(name, work)))
+
+    def _begin_by_mqtt(self) -> None:
+        said = self.device.connect(user="ursula", password=SECRET.encode())
+        assert said.reason is ReasonCode.SUCCESS
+        assert not self.device.subscribe("orders/#").reasons[0].is_failure
+
+    def heard_by_mqtt(self) -> list[bytes]:
+        """Since it was asked last."""
+        found = list[bytes]()
+        while not self.device.is_silent(Publish):
+            found.append(self.device.message().payload)
+        return found
 
     async def _ended(self, name: str, work: Awaitable[str]) -> None:
         self.ended[name] = await work
@@ -187,6 +205,9 @@ async def test_what_runs_by_a_right_ends_on_every_node_when_it_is_taken_away(
         await operator.publish("orders/1", b"before")
         for reader in [*staying, *(one.readers[0] for one in running)]:
             await reader.has([b"before"])
+        for one in running:
+            message = await asyncio.to_thread(one.device.message)
+            assert message.payload == b"before"
 
         for path, letters in (("/topics/orders", "sw"), ("/groups/g", "sl"), ("/queues", "sp")):
             await access.remove_grant(path, "ursula", letters)
@@ -200,10 +221,25 @@ async def test_what_runs_by_a_right_ends_on_every_node_when_it_is_taken_away(
             await reader.until(lambda one: one.bodies.count(b"after") == len(NAMES))
         for one in running:
             assert all(b"after" not in reader.bodies for reader in one.readers)
+            assert await asyncio.to_thread(one.heard_by_mqtt) == []
         await operator.access.remove_grant("/services", "ursula")
         await _is_so_after_a_kill(cluster)
         await access.add_grant("/topics/orders", "ursula", "s")
         await _goes_on_where_it_was(cluster, running)
+        await _goes_on_from_now_on(operator, running[0])
+
+
+async def _goes_on_from_now_on(operator: Moor, running: Running) -> None:
+    """A25: a client of MQTT that was connected all the time, on the node that was not killed."""
+    heard = list[bytes]()
+
+    async def is_heard() -> bool:
+        await operator.publish("orders/1", b"again")
+        heard.extend(await asyncio.to_thread(running.heard_by_mqtt))
+        return b"again" in heard
+
+    await until(is_heard, what="it goes on")
+    assert b"after" not in heard
 
 
 async def _is_so_after_a_kill(cluster: Cluster) -> None:

@@ -10,7 +10,8 @@ from moorline.core.access.quota import Bounds, Quota
 def test_a_line_is_a_subject_a_quota_and_a_bound() -> None:
     assert parsed("alice queues 1_000") == ("alice", Quota.QUEUES, 1_000)
     assert parsed("tls://0.0.0.0:7411 connections 5").is_listeners
-    assert parsed("tls://0.0.0.0:7411 topics 5").is_listeners
+    for quota in ("topics", "queues", "groups", "stored_bytes", "topic_bytes"):
+        assert parsed(f"tls://0.0.0.0:7411 {quota} 5").is_listeners
     assert not parsed("@sales topics 0").is_listeners
 
 
@@ -21,9 +22,7 @@ def test_a_line_is_a_subject_a_quota_and_a_bound() -> None:
         ("alice cars 3", "there is no quota cars"),
         ("alice queues many", "many is no bound"),
         ("alice queues -1", "-1 is no bound"),
-        ("tls://0.0.0.0:7411 queues 5", "a listener has no queues of its own"),
-        ("tls://0.0.0.0:7411 groups 5", "a listener has no groups of its own"),
-        ("tls://0.0.0.0:7411 stored_bytes 5", "a listener has no stored_bytes of its own"),
+        ("tls://0.0.0.0:7411 paths 5", "a listener has no paths of its own"),
     ],
 )
 def test_what_is_wrong_is_told_by_name(line: str, why: str) -> None:

@@ -123,6 +123,37 @@ def test_a_right_that_is_taken_away_ends_what_a_filter_lets_through(node: NodePr
     assert client.message().payload == b"still"
 
 
+def test_a_right_that_comes_back_works_without_a_word_of_the_client(node: NodeProcess) -> None:
+    """A25: filters, and shared ones; but none that was left meanwhile."""
+    moor(node, "grant", "add", "/topics/again", "ada", "sw")
+    moor(node, "grant", "add", "/groups/again", "ada", "sp")
+    client, writer = ada(node, "ada-3"), WireClient(node.mqtt, name="writer-3")
+    writer.connect()
+    client.subscribe(
+        "again/a", "again/left", "$share/again/again/shared", "$share/again/again/over"
+    )
+    moor(node, "grant", "remove", "/topics/again", "ada")
+
+    def is_refused() -> bool:
+        return client.publish("again/other", b"x", 1) is ReasonCode.NOT_AUTHORIZED
+
+    eventually(is_refused)
+    client.say(Unsubscribe(98, ("again/left", "$share/again/again/over")))
+    assert client.hear(Unsuback).reasons == (ReasonCode.SUCCESS,) * 2
+    moor(node, "grant", "add", "/topics/again", "ada", "sw")
+    heard: set[str] = set()
+
+    def is_heard() -> bool:
+        for name in ("a", "left", "shared", "over"):
+            writer.publish(f"again/{name}", b"behind", 1)
+        while not client.is_silent(Publish):
+            heard.add(client.message().topic)
+        return heard >= {"again/a", "again/shared"}
+
+    eventually(is_heard)
+    assert heard == {"again/a", "again/shared"}
+
+
 def test_a_client_id_is_its_principals(node: NodeProcess) -> None:
     client = ada(node, "hers", clean=False, expiry_s=600)
     other = WireClient(node.mqtt, name="hers")

@@ -74,7 +74,14 @@ class World:
 
     def connect(self, shown: Issued) -> Connecting:
         self._shown = shown.write(self.folder / f"{shown.certificate.serial_number}.pem")
-        return connect(self.address, ca=self._trusted, certificate=self._shown, key=self._shown)
+        # One connection: what ends it is to be seen, and not what the next one meets.
+        return connect(
+            self.address,
+            ca=self._trusted,
+            certificate=self._shown,
+            key=self._shown,
+            reconnect=False,
+        )
 
     @property
     def session(self) -> Session:

@@ -102,7 +102,7 @@ async def test_rights_quotas_and_ends_are_those_of_native_sessions(tmp_path: Pat
         with pytest.raises(InvalidStatus) as caught:
             await connect(url, additional_headers=header)
         assert caught.value.response.status_code == 401
-        await until(lambda: not node._web.peers)  # type: ignore[union-attr]
+        await until(lambda: not node._doors.web.peers)  # type: ignore[union-attr]
         wanted = {
             ("olga", "password", "granted"),
             ("olga", "token", "granted"),

@@ -9,12 +9,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from tests.mqtt.wire_client import WireClient
 from tests.process.nodes import NodeProcess
 from tests.process.proving import audited, proven, until, who
 from tests.staging.staged_writes import committed, staged
 
 import moorline
 from moorline.client.moor import Moor
+from moorline.core.mqtt.reason import ReasonCode
 from moorline.errors import OverQuota
 from moorline.net.credentials import PasswordCredentials
 from moorline.wire.staging import QUEUES, QueueRow
@@ -250,11 +252,47 @@ async def test_moor_quota_shows_use_beside_bound(node: NodeProcess, operator: Mo
         assert "c1 has no queues of its own" in removed
 
 
+async def test_sessions_that_last_are_bounded_native_ones_and_those_of_mqtt(
+    node: NodeProcess, operator: Moor
+) -> None:
+    """A30: also those that are made side by side; what is there is opened again, whatever the bound is."""
+    async with user(node, operator, "keeper", sessions=3) as first:
+        await first.session("one", expiry_s=600)
+        token = (await operator.access.add_token("keeper", "device")).token
+        with WireClient(node.mqtt, name="keepers") as device:
+            said = device.connect(user="keeper", password=token.encode(), clean=False, expiry_s=600)
+            assert said.reason is ReasonCode.SUCCESS
+
+        async def opened(name: str) -> bool:
+            async with moorline.connect(
+                node.address, credentials=PasswordCredentials("keeper", "x"), reconnect=False
+            ) as moor:
+                try:
+                    await moor.session(name, expiry_s=600)
+                except OverQuota as error:
+                    return error.quota != "sessions"
+                return True
+
+        assert sum(await asyncio.gather(*(opened(f"more-{n}") for n in range(6)))) == 1
+        with WireClient(node.mqtt, name="another-of-keepers") as device:
+            said = device.connect(user="keeper", password=token.encode(), clean=False, expiry_s=600)
+            assert said.reason is ReasonCode.QUOTA_EXCEEDED
+        with WireClient(node.mqtt, name="keepers") as device:
+            said = device.connect(user="keeper", password=token.encode(), clean=False, expiry_s=600)
+            assert said.session_present
+        await operator.access.set_quota("keeper", "sessions", 0)
+        assert not await opened("none")
+        shown = await asyncio.to_thread(moor_command, node, "quota", "show", "keeper", "--json")
+        rows = {row["quota"]: row for row in json.loads(shown)["usage"]}
+        assert (rows["sessions"]["used"], rows["sessions"]["bound"]) == (3, 0)
+
+
 async def test_the_settings_bound_principals_and_listeners(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     """A30: defaults without a row, and what all share who come by one address."""
-    lines = "@authenticated queues 1,tcp://127.0.0.1:0 connections 2,tcp://127.0.0.1:0 topics 2"
+    by = "tcp://127.0.0.1:0"
+    lines = f"@authenticated queues 1,{by} connections 2,{by} topics 2,{by} queues 4,{by} groups 1"
     data = tmp_path_factory.mktemp("listener") / "data"
     with NodeProcess(data, *FLAGS, f"--set=access.quotas={lines}") as node:
         async with moorline.connect(node.address, reconnect=False) as operator:
@@ -274,6 +312,12 @@ async def test_the_settings_bound_principals_and_listeners(
                 await operator.publish("alice/a", b"x")
             for _ in range(3):
                 await operator.create_queue()  # nobody bounds who is on this machine
+            # But what is made by this address, whoever makes it: alice's was the first of four.
+            with pytest.raises(OverQuota, match="queues is 4: come again"):
+                await operator.create_queue()
+            await operator.group("$share/g/a").create()
+            with pytest.raises(OverQuota, match="groups is 1"):
+                await operator.group("$share/h/a").create()
 
 
 async def test_what_an_owner_has_is_known_behind_a_restart(

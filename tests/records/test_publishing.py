@@ -260,7 +260,61 @@ async def test_who_may(site: Site, tmp_path: Path) -> None:
             await operator.access.remove_grant("/records/things", "olga")
             with pytest.raises(Denied):
                 await olga.stop_table("things")
-            await replayed(site, address)
+
+
+@pytest.mark.parametrize("path", ["/records/things", f"/topics/{TOPIC}"])
+async def test_a_right_that_is_taken_away_holds_what_was_made_by_it(
+    site: Site, tmp_path: Path, path: str
+) -> None:
+    """A24: nothing more is published; also by the next process of the node; and it goes on where it was."""
+    node = await site.node(**SETTINGS)
+    address = str(node.addresses[0])
+    secret = tmp_path / "secret"
+    secret.write_text("swordfish")
+    secret.chmod(0o600)
+    async with moorline.connect(address) as operator:
+        await operator.access.add_user("olga", b"swordfish")
+        await operator.access.add_grant(f"/topics/{TOPIC}", "olga", "w")
+        await operator.access.add_grant("/records/things", "olga", "s")
+        async with moorline.connect(address, user="olga", password_file=secret) as olga:
+            await olga.publish_table("things", TOPIC)
+        await settled(site)
+        await operator.access.remove_grant(path, "olga")
+    await _told(site, "is not granted")
+    before = await _sequence(site)
+    await site.execute("update things set note = 'secret'")
+    await site.stop()
+    node = await site.node(**SETTINGS)
+    await _told(site, "is not granted")
+    assert await _sequence(site) == before
+    async with asyncio.timeout(PATIENCE_S):
+        while not _refusals(tmp_path / "node-1"):
+            await asyncio.sleep(0.02)
+    address = str(node.addresses[0])
+    async with moorline.connect(address) as operator:
+        await operator.access.add_grant(path, "olga", "sw")
+    found = await replayed(site, address)
+    assert found.kinds["snapshot"] == 1
+    await _told(site, "")
+
+
+async def _told(site: Site, text: str) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while text not in (said := await _problem(site.connection)) or bool(said) != bool(text):
+            await asyncio.sleep(0.02)
+
+
+async def _sequence(site: Site) -> int:
+    return int(await site.connection.fetchval("select sequence from moorline.publication"))
+
+
+def _refusals(data: Path) -> list[dict[str, Any]]:
+    lines = [
+        json.loads(line)
+        for file in (data / "audit").iterdir()
+        for line in file.read_bytes().splitlines()
+    ]
+    return [line for line in lines if (line["act"], line["principal"]) == ("PublishTable", "olga")]
 
 
 async def test_what_is_refused(site: Site) -> None:

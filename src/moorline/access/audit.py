@@ -114,12 +114,28 @@ class Audit:
     async def recorded(self, act: Act) -> None:
         """A change of rights, or an operator's act: to be called before it is done."""
         assert act.kind in (Kind.GRANT, Kind.OPERATOR), "logins and refusals do not wait"
+        await self._written(line_of(act, self._wall_ms()))
+
+    async def looked(self, act: Act) -> None:
+        """Before somebody is shown what is there: the first look of its kind waits for its line as an
+        operator's act does, and those that follow within the sum are only added up. Whoever may look could
+        otherwise fill the trail with its own lines, and drive out all others."""
+        assert act.is_look, "what changes something is a line each"
+        lines = self._trail.heard(act, self._now_ms(), self._wall_ms())
+        own = lines.pop() if lines and lines[-1].count == 1 and lines[-1].act == act.act else None
+        self._add(lines)
+        if own is not None:
+            await self._written(own)
+        elif self._failure and self.full == "stop":
+            raise _not_audited(self._failure)
+
+    async def _written(self, line: AuditLine) -> None:
         if self._is_over:
             raise NotAudited(
                 "nothing was done: the node is stopping, and its audit trail is closed"
             )
         written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.append((line_of(act, self._wall_ms()), written))
+        self._waiters.append((line, written))
         self._wanted.set()
         self._at_once.set()
         await written
@@ -327,9 +343,11 @@ def _tell(waiters: list[tuple[AuditLine, asyncio.Future[None]]], failure: str | 
         if failure is None:
             waiter.set_result(None)
         else:
-            waiter.set_exception(
-                NotAudited(
-                    f"nothing was done: the audit trail cannot be written ({failure}), and access.audit_full "
-                    "is stop. Free some space, or set it to go_on"
-                )
-            )
+            waiter.set_exception(_not_audited(failure))
+
+
+def _not_audited(failure: str) -> NotAudited:
+    return NotAudited(
+        f"nothing was done: the audit trail cannot be written ({failure}), and access.audit_full "
+        "is stop. Free some space, or set it to go_on"
+    )

@@ -23,7 +23,7 @@ from moorline.catalog.users import PasswordHash, Users
 from moorline.core.access.audit import NO_DETAIL, Detail
 from moorline.core.access.principal import ANONYMOUS, EVERYONE, Proof, check_subject, level_of
 from moorline.core.access.right import EVERYTHING, GRANT, LETTERS, bits_of, letters_of
-from moorline.core.access.row import OWN, Row, Subjects, check_row
+from moorline.core.access.row import OWN, OWN_PATH, OWN_PLACES, Row, Subjects, check_row
 from moorline.errors import BadGrant, MoorlineError, NotFound
 from moorline.limits import (
     PASSWORD_BYTES_MAX,
@@ -359,9 +359,15 @@ def _check_texts(call: Message) -> None:
 
 
 def _rows_changed(call: wire.AddGrant | wire.RemoveGrant | wire.ListGrants) -> Iterable[str]:
-    """A row for everybody's own level is one for each of them."""
-    levels = ["+" if level == OWN else level for level in call.path.split("/")]
-    return ("/".join(levels),)
+    """A row for everybody's own level is one for each of them; and one for all that is somebody's own is
+    one at each of its places."""
+    if call.path == OWN_PATH:
+        return [_for_everybody("/" + "/".join(levels)) for levels, _ in OWN_PLACES]
+    return (_for_everybody(call.path),)
+
+
+def _for_everybody(path: str) -> str:
+    return "/".join("+" if level == OWN else level for level in path.split("/"))
 
 
 def _own_rights(session: Session) -> Rights:

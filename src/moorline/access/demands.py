@@ -85,4 +85,4 @@ class Demands:
     async def looked(self, session: Guarded, call: Call, path: str) -> None:
         """Returns when it is written down that somebody looks at what is there."""
         if self._operating is not None:
-            await self._operating.operating(session, type(call).__name__, path)
+            await self._operating.looking(session, type(call).__name__, path)

@@ -15,11 +15,11 @@ alone: nothing in it tells what exists. Where a principal has a right at everyth
 costs one look.
 
 What is done by the right `a`, and not by an owner, is an operator's act: it is in the audit before its
-handler hears of it.
+handler hears of it. So is a look of another than the owner into what somebody owns (`is_look`), added up.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from itertools import chain
 from typing import Any, Final, NamedTuple, NoReturn, Protocol, cast
 
@@ -58,6 +58,9 @@ class Operating(Protocol):
     async def operating(self, session: Any, /, act: str, path: str) -> None:
         """Returns when it is written down; what it raises, the calls are answered."""
 
+    async def looking(self, session: Any, /, act: str, path: str) -> None:
+        """The same of a look at what is there, of which many are added up."""
+
 
 Handler = Callable[[Any, list[Any]], Iterable[Answer]]
 PathsOfCall = Callable[[Any], Iterable[str]]
@@ -93,6 +96,8 @@ class Declared(NamedTuple):
     """Of whom a whole run needs no check, whatever it names."""
     is_heavy: bool = False
     """Each call counts by `heavy_calls_per_s`."""
+    is_look: bool = False
+    """What is audited of it changes nothing, and is added up where it is alike."""
 
 
 Declarations = Mapping[type[Message], Declared]
@@ -194,8 +199,10 @@ def owner_or(
     handler: Handler,
     *,
     below: str = "",
+    is_look: bool = False,
 ) -> Declared:
-    """The right at the path, or to be the owner of what is there."""
+    """The right at the path, or to be the owner of what is there. With `is_look` the audit has each look of
+    somebody else's into what somebody owns."""
 
     def check(rights: SessionRights, call: Any) -> Refusal | None:
         # The rows first: what an owner may do without them it may do whatever they say.
@@ -205,9 +212,13 @@ def owner_or(
         return _refusal(rights, right, path)
 
     def audited_path(rights: SessionRights, call: Any) -> str | None:
-        return None if is_owners(rights, right, owner_of(call)) else path_of_call(call)
+        owner = owner_of(call)
+        is_nobodys = is_look and not owner
+        return None if is_nobodys or is_owners(rights, right, owner) else path_of_call(call)
 
-    return Declared(handler, check, right, below, audited_path if right & ADMINISTER else None)
+    is_audited = is_look or right & ADMINISTER
+    path = audited_path if is_audited else None
+    return Declared(handler, check, right, below, path, is_look=is_look)
 
 
 def unless_denied(
@@ -302,7 +313,7 @@ class Guard:
             declared = declared._replace(
                 handler=self._rated(kind, declared.handler), is_heavy=False
             )
-        handler, check, right, below, audited_path, passes, _ = declared
+        handler, check, right, below, audited_path, passes, _, is_look = declared
         if check is None:
             return handler
         checked = self._checked(kind, handler, check)
@@ -310,7 +321,9 @@ class Guard:
             return self._passing(passes, handler, checked)
         if audited_path is not None and self._operating is not None:
             # While a line is written rights may change: they are looked at again behind it.
-            handler = self._audited(kind, checked, audited_path, self._operating)
+            operating = self._operating
+            write = operating.looking if is_look else operating.operating
+            handler = self._audited(kind, checked, audited_path, write)
             checked = self._checked(kind, handler, check)
         if not below:
             return checked
@@ -323,7 +336,11 @@ class Guard:
         return handle
 
     def _audited(
-        self, kind: type[Message], handler: Handler, audited_path: AuditedPath, operating: Operating
+        self,
+        kind: type[Message],
+        handler: Handler,
+        audited_path: AuditedPath,
+        write: Callable[..., Awaitable[None]],
     ) -> Handler:
         """Calls that are granted, of which some are an operator's acts: those wait for their lines."""
         assert issubclass(kind, Call), f"{kind.__name__} is done without an answer"
@@ -333,7 +350,7 @@ class Guard:
             paths = [
                 path for call in calls if (path := audited_path(session.rights, call)) is not None
             ]
-            await asyncio.gather(*(operating.operating(session, act, path) for path in paths))
+            await asyncio.gather(*(write(session, act, path) for path in paths))
             return list(handler(session, calls))
 
         recorded = self._turns.together(record)

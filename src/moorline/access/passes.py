@@ -12,6 +12,7 @@ import secrets
 
 import msgspec
 
+from moorline.access.quotas import account_of
 from moorline.core.access.principal import Proof
 from moorline.errors import Denied
 from moorline.limits import PASS_LIFE_S, PASSES_MAX, PASSES_PER_PRINCIPAL_MAX, TOKEN_BYTES
@@ -45,7 +46,7 @@ class Passes:
         expires_ms = wall_ms() + (call.life_s or PASS_LIFE_S) * 1_000
         if identity.expires_ms is not None:
             expires_ms = min(expires_ms, identity.expires_ms)
-        self._make_room(identity.principal)
+        self._make_room(identity.principal, is_local=session.is_local)
         text = secrets.token_urlsafe(TOKEN_BYTES)
         lasting = msgspec.structs.replace(identity, expires_ms=expires_ms)
         self._by_hash[_hash(text)] = Pass(lasting, session.is_local)
@@ -64,11 +65,17 @@ class Passes:
             if certificate is not None and trust.problem_of(certificate, now_ms):
                 del self._by_hash[key]
 
-    def _make_room(self, principal: str) -> None:
-        """Whoever asks for very many takes them from its own, and only then from others."""
+    def _make_room(self, principal: str, *, is_local: bool) -> None:
+        """Whoever asks for very many takes them from its own, and only then from others. A stranger without
+        a proof is not whoever is on this machine without one."""
         now_ms = wall_ms()
         ended = [key for key, one in self._by_hash.items() if one.expires_ms <= now_ms]
-        own = [key for key, one in self._by_hash.items() if one.identity.principal == principal]
+        whose = account_of(principal, is_local)
+        own = [
+            key
+            for key, one in self._by_hash.items()
+            if account_of(one.identity.principal, one.is_local) == whose
+        ]
         oldest = (
             own[: len(own) - PASSES_PER_PRINCIPAL_MAX + 1]
             if len(own) >= PASSES_PER_PRINCIPAL_MAX

@@ -1,6 +1,6 @@
 """Room: access. What a principal has of each quota at this node, beside its bound."""
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from moorline.access.guard import Declarations, heavy, needs
@@ -18,12 +18,14 @@ USERS = "/admin/users"
 
 
 class QuotaCommands:
-    def __init__(self, quotas: Quotas, groups_of: Callable[[str], Awaitable[int]]) -> None:
-        """`groups_of` says how many groups a principal has made; the catalog knows."""
+    def __init__(
+        self, quotas: Quotas, in_catalog: Mapping[Quota, Callable[[str], Awaitable[int]]]
+    ) -> None:
+        """`in_catalog` says how many of each a principal has made, where the catalog knows that."""
         self.owned: dict[Quota, Callable[[bytes], int]] = {}
         """What an owner has of that which is kept at this node; rooms add what they count."""
         self._quotas = quotas
-        self._groups_of = groups_of
+        self._in_catalog = in_catalog
         self._turns = Turns()
 
     def declared(self) -> Declarations:
@@ -39,7 +41,8 @@ class QuotaCommands:
         acting = ANONYMOUS if principal == LOOPBACK else principal
         for quota, count in self.owned.items():
             found[quota] = (count(owner_of(acting)), found[quota][1])
-        found[Quota.GROUPS] = (await self._groups_of(acting), found[Quota.GROUPS][1])
+        for quota, made_by in self._in_catalog.items():
+            found[quota] = (await made_by(acting), found[quota][1])
         rows = [
             QuotaUsage(quota.value, used, None if bound >= UNBOUNDED else bound)
             for quota, (used, bound) in found.items()

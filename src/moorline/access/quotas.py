@@ -19,6 +19,7 @@ import msgspec
 
 from moorline.core.access.principal import ANONYMOUS, LOOPBACK
 from moorline.core.access.quota import (
+    MADE,
     NO_BOUNDS,
     RATES,
     UNBOUNDED,
@@ -28,6 +29,7 @@ from moorline.core.access.quota import (
     OverBound,
     Quota,
 )
+from moorline.core.access.recent import Recent
 from moorline.core.access.topic_names import TopicNames
 from moorline.errors import OverQuota
 from moorline.limits import ACCOUNTS_LOOKED_AT
@@ -100,6 +102,8 @@ class Quotas:
         """Of principals whose topics are bounded."""
         self._topics_by_listener: dict[str, TopicNames] = {}
         """The same of listeners."""
+        self._made: dict[tuple[str, Quota], Recent] = {}
+        """What came lately by listeners that bound it."""
 
     def __len__(self) -> int:
         return len(self._principals)
@@ -143,6 +147,20 @@ class Quotas:
         over = principal.take_published(messages, size_bytes, now_ms)
         if over is None and listener is not None and listener.is_rate_bounded:
             over = listener.take_published(messages, size_bytes, now_ms)
+        if over is not None:
+            raise over_quota(over)
+
+    def take_made(self, listener: str, held: Held, quota: Quota, amount: int) -> None:
+        """Something that stays is about to be made by it; taken also where something else refuses then."""
+        assert quota in MADE, "counts that end with a connection are held by the account itself"
+        bound = UNBOUNDED if held.listener is None else held.listener.bound(quota)
+        if bound >= UNBOUNDED:
+            return
+        now_ms = self._now_ms()
+        recent = self._made.get((listener, quota))
+        if recent is None:
+            recent = self._made[listener, quota] = Recent(quota, now_ms)
+        over = recent.add(amount, bound, now_ms)
         if over is not None:
             raise over_quota(over)
 
@@ -236,7 +254,9 @@ class Allowance:
     @property
     def is_rate_bounded(self) -> bool:
         principal, listener = self._held
-        return principal.is_rate_bounded or (listener is not None and listener.is_rate_bounded)
+        return principal.is_rate_bounded or (
+            listener is not None and (listener.is_rate_bounded or listener.is_bytes_bounded)
+        )
 
     @property
     def is_publishing_bounded(self) -> bool:
@@ -252,9 +272,22 @@ class Allowance:
         """Names that are taken stay so if something else refuses the call: whoever comes again uses them."""
         self._quotas.take_topics(self._name, self._listener, self._held, topics)
 
-    def take_published(self, messages: int, size_bytes: int) -> None:
+    def take_published(
+        self, messages: int, size_bytes: int, kept_as: Quota = Quota.TOPIC_BYTES
+    ) -> None:
         if self.is_rate_bounded:
             self._quotas.take_published(self._held, messages, size_bytes)
+            self.take_made(kept_as, size_bytes)
+
+    def is_bounded(self, quota: Quota) -> bool:
+        principal, listener = self._held
+        return principal.bound(quota) < UNBOUNDED or (
+            listener is not None and listener.bound(quota) < UNBOUNDED
+        )
+
+    def take_made(self, quota: Quota, amount: int = 1) -> None:
+        """Of what stays, the part of the listener; its principal's is counted where it is kept."""
+        self._quotas.take_made(self._listener, self._held, quota, amount)
 
     def take(self, *wanted: tuple[Quota, int]) -> None:
         self._quotas.take(self._held, *wanted)

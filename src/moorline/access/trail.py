@@ -21,6 +21,8 @@ How many lines become of them is `AuditTrail` (core/access/audit.py).
 
 from typing import Final, Protocol
 
+import msgspec
+
 from moorline.access.audit import Audit
 from moorline.core.access.audit import NO_DETAIL, Act, AuditProof, Detail, Kind, Verdict
 from moorline.core.access.principal import ANONYMOUS, Proof, level_of
@@ -92,6 +94,11 @@ class Trail:
     async def operating(self, session: Acting, /, act: str, path: str) -> None:
         """Before an operator's act is done."""
         await self._audit.recorded(_act(Kind.OPERATOR, session, act, path, Verdict.GRANTED))
+
+    async def looking(self, session: Acting, /, act: str, path: str) -> None:
+        """Before somebody is shown messages without a subscription to them."""
+        look = _act(Kind.OPERATOR, session, act, path, Verdict.GRANTED)
+        await self._audit.looked(msgspec.structs.replace(look, is_look=True))
 
 
 def _act(

@@ -39,6 +39,7 @@ from moorline.limits import (
 )
 
 GROUPS_OWNED = statement("group_owned")
+SESSIONS_OWNED = statement("session_owned")
 VERSION = statement("access_version")
 HOLD = statement("access_hold")
 KNOWS = statement("access_knows")
@@ -82,6 +83,7 @@ QUOTA_KINDS = (
     "groups",
     "subscriptions",
     "stages",
+    "sessions",
     "paths",
     "messages_per_s",
     "bytes_per_s",
@@ -207,6 +209,10 @@ class AccessCatalog:
     async def groups_owned_by(self, principal: str) -> int:
         """How many groups somebody has made."""
         return int(await self._catalog.fetchval(GROUPS_OWNED, principal))
+
+    async def sessions_owned_by(self, principal: str) -> int:
+        """The same of durable sessions."""
+        return int(await self._catalog.fetchval(SESSIONS_OWNED, principal))
 
     async def node_homes(self) -> frozenset[str]:
         """Of all nodes that are of this cluster."""

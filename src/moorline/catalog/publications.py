@@ -42,6 +42,8 @@ class Publication(msgspec.Struct, frozen=True):
     home: str
     owner: str
     """The principal that made it."""
+    is_local: bool
+    """Whether it had the rights of somebody on the node's machine."""
     sequence: int
     round: int
     snapshot: str | None
@@ -64,11 +66,13 @@ class Publications:
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
 
-    async def add(self, name: str, topic: str, home: str, owner: str) -> Publication:
+    async def add(
+        self, name: str, topic: str, home: str, owner: str, *, is_local: bool
+    ) -> Publication:
         """The one of that table: a new one, or that which is there, as it is."""
         with unsure("the table is published", HARMLESS):
             number = await self._catalog.fetchval(
-                ADD, name, topic, home, owner, *self._catalog.acting_as
+                ADD, name, topic, home, owner, *self._catalog.acting_as, is_local
             )
             found = await self.find(name)
         if found is None or (number is not None and found.number != number):
@@ -145,6 +149,7 @@ def _publication(row: Any) -> Publication:
         topic=row["topic"],
         home=row["home"],
         owner=row["owner"],
+        is_local=row["is_local"],
         sequence=row["sequence"],
         round=row["round"],
         snapshot=row["snapshot"],

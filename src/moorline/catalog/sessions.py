@@ -18,6 +18,7 @@ from moorline.errors import NotAuthorized
 from moorline.limits import SESSIONS_EXPIRED_PER_CALL_MAX
 
 OPEN = statement("session_open")
+ROOM = statement("session_room")
 LIST = statement("session_list")
 SUBSCRIBE = statement("session_subscribe")
 UNSUBSCRIBE = statement("session_unsubscribe")
@@ -62,6 +63,12 @@ class Sessions(Readers):
             raise NotAuthorized(f"the session {name!r} is another owner's: choose another name.")
         (session,) = _sessions(rows)
         return session
+
+    async def held(self, name: str, owner: str, count_max: int) -> int | None:
+        """How many sessions somebody has, counted up to a bound; None if that one is there already."""
+        row = await self._catalog.fetchrow(ROOM, name, owner, count_max)
+        assert row is not None
+        return None if row["is_there"] else int(row["held"])
 
     async def subscribe(
         self, name: str, epoch: int, filter_text: str, qos: int, *, start_us: int | None = None

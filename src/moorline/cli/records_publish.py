@@ -11,7 +11,7 @@ from moorline.cli.endpoint import Endpoint, with_node
 from moorline.config.settings import Config
 from moorline.errors import ConfigError, MoorlineError
 
-NOT_PUBLISHED = {"topic": None, "home": None, "problem": ""}
+NOT_PUBLISHED = {"topic": None, "home": None, "published_by": None, "problem": ""}
 
 
 @with_node
@@ -76,7 +76,12 @@ def publications_of(config: Config) -> dict[str, dict[str, Any]] | None:
         output.error(f"note: which topics are fed is not known: {error}")
         return None
     return {
-        row["name"]: {"topic": row["topic"], "home": row["home"], "problem": row["problem"]}
+        row["name"]: {
+            "topic": row["topic"],
+            "home": row["home"],
+            "published_by": row["owner"],
+            "problem": row["problem"],
+        }
         for row in rows
     }
 

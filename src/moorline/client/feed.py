@@ -3,7 +3,7 @@
 import asyncio
 from datetime import UTC, datetime
 
-from moorline.client.place import Place
+from moorline.client.shard_cursor import ShardCursor
 from moorline.core.frames.frame import (
     FRAME,
     HEAD,
@@ -140,10 +140,10 @@ class Feed:
     __slots__ = (
         "_acked",
         "_caller",
+        "cursor",
         "is_open",
         "is_stale",
         "number",
-        "place",
         "qos",
         "stream",
         "tries",
@@ -156,7 +156,7 @@ class Feed:
         self.is_open = True
         self.is_stale = False
         """Its link is gone, and another one has followed or will."""
-        self.place: Place | None = None
+        self.cursor: ShardCursor | None = None
         """Of its shard, where the client has to know it."""
         self.tries: dict[int, int] = {}
         self._caller = caller
@@ -167,8 +167,8 @@ class Feed:
         self._caller.check_loop()
         self._check_stale()
         self.ack_soon(first, first + 1 if upto is None else upto)
-        if self.place is not None and self.is_open:
-            self.place.done(first, max(covers, first + 1 if upto is None else upto))
+        if self.cursor is not None and self.is_open:
+            self.cursor.done(first, max(covers, first + 1 if upto is None else upto))
         if not self._caller.writable:
             await self._caller.room_to_write()
 

@@ -3,7 +3,7 @@
     subscribe ─► known by number on a link ─ cut ─► apart ─ resume ─► known by another number
                                                       └ refused ─► ended, or tried again beside the others
 
-A plain subscription goes on by its places, one of a group by the group's cursor, one of a durable session by
+A plain subscription goes on by its cursors, one of a group by the group's cursor, one of a durable session by
 that of the session: docs/design/client.md.
 """
 
@@ -126,15 +126,15 @@ class Subscriptions:
             if owner is subscription:
                 feed.qos = qos
         self._lives(subscription)
-        if subscription.places is not None:
-            subscription.places.begin(answer.places)
+        if subscription.cursors is not None:
+            subscription.cursors.begin(answer.places)
         return subscription
 
     def _lives(self, subscription: Subscription) -> None:
         self._live[subscription] = None
         if self._session is not None or _is_shared(subscription.filter):
             # The session has its places, or the group.
-            subscription.places = None
+            subscription.cursors = None
 
     def _want_no_more(self, filter_text: str) -> None:
         self._wanted[filter_text] -= 1
@@ -195,23 +195,23 @@ class Subscriptions:
         owner.put(self._placed(Batch(feed, message.frames, message.upto), owner))
 
     def _placed(self, batch: Batch, owner: Subscription) -> Batch:
-        """With the place that its acknowledgements move, where the client has to know that."""
-        if owner.places is None or not batch.frames:
+        """With the cursor that its acknowledgements move, where the client has to know that."""
+        if owner.cursors is None or not batch.frames:
             return batch
         feed = batch.feed
         first, upto = FRAME.unpack_from(batch.frames, 0)[2], batch.bounds()[1]
-        place = feed.place = owner.places.at(feed.stream.shard, first)
-        is_new = place.came(first, upto)
+        cursor = feed.cursor = owner.cursors.at(feed.stream.shard, first)
+        is_new = cursor.came(first, upto)
         if not feed.qos:
-            place.done(first, upto)
+            cursor.done(first, upto)
         return Batch(feed, batch.frames, upto, is_new=is_new)
 
     def _lost_messages(self, message: MessagesLost) -> None:
         owner, lost = self._of(message.subscription, ""), Lost(message)
         owner.lost.append(lost)
-        if owner.places is not None:
+        if owner.cursors is not None:
             shard = Shard(message.node, message.shard)
-            owner.places.at(shard, message.first).lost(message.first, message.upto)
+            owner.cursors.at(shard, message.first).lost(message.first, message.upto)
         self.link.send(ConfirmLost(message.feed, [(message.first, message.upto)]))
         self._tell(ClientEvent(EventKind.GAP, message.reason, what=owner.filter, count=lost.count))
 
@@ -401,14 +401,14 @@ def _is_shared(filter_text: str) -> bool:
 
 def _again(subscription: Subscription) -> Make:
     """The call that brings a subscription back."""
-    places, start = [], subscription.start
-    if subscription.places is not None:
-        places = list(subscription.places.told())
+    cursors, start = [], subscription.start
+    if subscription.cursors is not None:
+        cursors = list(subscription.cursors.told())
         # Nothing is known of any shard: all that there are now are new.
-        start = start if places else "beginning"
+        start = start if cursors else "beginning"
 
     def make(call: int) -> SubscribeTopic:
         one = subscription
-        return SubscribeTopic(call, one.filter, one.window, start, one.qos, places=places)
+        return SubscribeTopic(call, one.filter, one.window, start, one.qos, places=cursors)
 
     return make

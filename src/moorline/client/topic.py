@@ -13,8 +13,8 @@ from collections.abc import AsyncIterator, Generator
 from typing import Protocol
 
 from moorline.client.feed import Batch, Feed, Lost, TopicMessage
-from moorline.client.place import Places
 from moorline.client.record import Headers, record, start_text
+from moorline.client.shard_cursor import ShardCursors
 from moorline.errors import ConnectionLost, NotFound, Refused, Stale, SubscriptionEnded
 from moorline.limits import TOPIC_WINDOW
 from moorline.net.caller import Caller, Calls
@@ -74,7 +74,7 @@ class Subscription:
         """Whether the program subscribed; else it came with a durable session."""
         self.is_resumed = False
         """Whether it goes on from an earlier connection."""
-        self.places: Places | None = Places() if owner.stays else None
+        self.cursors: ShardCursors | None = ShardCursors() if owner.stays else None
         """Where it is, if nobody but the client knows."""
         self.lost: list[Lost] = []
         """What was gone before it was acknowledged, as it became known; a loss of a group is told to one
@@ -213,8 +213,8 @@ class Subscription:
         self._waiting = deque(
             one for one in self._waiting if not (isinstance(one, Batch) and one.feed.qos)
         )
-        if self.places is not None:
-            self.places.again()
+        if self.cursors is not None:
+            self.cursors.again()
 
     def take_all(self) -> list[Batch | TopicMessage]:
         """What came for another one, before its number was known to be that one's."""

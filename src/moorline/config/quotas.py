@@ -22,6 +22,7 @@ DEFAULTS: Final = (
     "@authenticated groups 1_000",
     "@authenticated subscriptions 10_000",
     "@authenticated stages 1_000",
+    "@authenticated sessions 100_000",
     "@authenticated paths 2_000_000",
     "@authenticated stored_bytes 17_179_869_184",
     "@authenticated topic_bytes 1_099_511_627_776",

@@ -237,6 +237,7 @@ class Staying(Machine[StayState]):
         match event:
             case Asked(number, kind):
                 return self._asked(number, kind)
+            # Asks are heard in every state, also behind the end: their owners wait for one word each (S3).
             case Answered(number) | Withdrawn(number):
                 self._asks.pop(number, None)
                 return []
@@ -257,6 +258,7 @@ class Staying(Machine[StayState]):
             case TimerFired(name) if name == RETRY and self.state is StayState.WAITING:
                 return self._begin_round()
             case Reached(attempt, home) if self._is_dialling(attempt):
+                # The home is known before anything is brought back: what is brought back may depend on it.
                 self._before, self.home = self.home, home
                 self.move(StayState.RESUMING)
                 return [Resume(attempt, is_first=not self._was_up)]
@@ -296,9 +298,11 @@ class Staying(Machine[StayState]):
         if self._left:
             self._attempt += 1
             return [Dial(self._attempt, self._left.pop(0))]
+        # One place that may serve us later is enough to go on; that all refuse for good will not change.
         why = self._round[-1].why
         if all(one.is_final for one in self._round) or not (self._was_up or self._stays):
             return self._over(why)
+        # The pause of this round first, and then it counts: the first one is the shortest.
         wait_ms = self._pause_ms()
         self._tries += 1
         self.move(StayState.WAITING)
@@ -308,6 +312,8 @@ class Staying(Machine[StayState]):
         is_first, self._was_up, self._tries = not self._was_up, True, 0
         self.move(StayState.UP)
         is_elsewhere = not is_first and self._before != self.home
+        # The program hears that it is elsewhere before any answer comes from there. Asks go in the order in
+        # which they were made: a dict keeps it, also over links on which they were not answered.
         effects: list[Effect] = [TellUp(self.home, is_first, is_elsewhere)]
         for number, ask in self._asks.items():
             effects += self._put(number, ask)
@@ -327,15 +333,20 @@ class Staying(Machine[StayState]):
             if not ask.attempt:
                 continue
             ask.attempt = 0
+            # Behind this line it may have been done. A question may be, as often as it likes; what never
+            # left was not.
             if ask.kind is Kind.QUESTION or number in unsent:
                 continue
+            # A numbered one keeps the home that may have done it: no other knows its number (S2).
             ask.home = self.home
             if ask.kind is Kind.CHANGE:
+                # At once, and not at its deadline: no link that comes can tell what became of it.
                 del self._asks[number]
                 effects.append(Doubt(number, why))
         return [*effects, SetTimer(RETRY, self._pause_ms())]
 
     def _over(self, why: str) -> list[Effect]:
+        # Hung up first: nothing that is told below may be overtaken by an answer.
         effects: list[Effect] = [CancelTimer(RETRY)]
         if self.state in (StayState.RESUMING, StayState.UP):
             effects.append(Hang(self._attempt))
@@ -363,11 +374,12 @@ class Staying(Machine[StayState]):
     def _put(self, number: int, ask: Ask) -> list[Effect]:
         assert not ask.attempt, f"ask {number} is on a link already"
         if ask.home and ask.home != self.home:
-            return []
+            return []  # it waits for that home, or for its deadline (S4)
         ask.attempt = self._attempt
         return [Put(number)]
 
     def _end(self, number: int, ask: Ask, why: str) -> Effect:
+        # On a link now, or numbered and lost with one.
         may_be_done = ask.attempt or ask.home
         if may_be_done and ask.kind is not Kind.QUESTION:
             return Doubt(number, why)

@@ -33,6 +33,8 @@ async def find_or_create(
     demand_member(rights, name, known)
     if known is not None:
         return known, False
+    if allowance is not None:
+        allowance.take_made(Quota.GROUPS)
     if allowance is None or allowance.bound(Quota.GROUPS) >= UNBOUNDED:
         return await _made(leaders, name, start, deliveries_max, rights)
     # Held until the catalog counts it: so those that are made side by side do not pass the bound together.

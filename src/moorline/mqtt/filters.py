@@ -88,6 +88,17 @@ class Filters:
         self._granted.remove(text)
         return True
 
+    def restore(self, text: str) -> None:
+        """It lets through again what comes from now on."""
+        if text in self._withheld:
+            del self._withheld[text]
+            kept = self._kept[text]
+            self._granted.put(kept.subscription, kept.identifier)
+
+    @property
+    def withheld(self) -> list[str]:
+        return [text for text in self._kept if text in self._withheld]
+
     def is_withheld(self, text: str) -> bool:
         return text in self._withheld
 

@@ -5,6 +5,7 @@ answered: 8,000 SUBSCRIBEs at a start are some tens of statements.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
@@ -47,6 +48,9 @@ ACT: Final = "Subscribe"
 WAIT: Final = "requests"
 Request = Subscribe | Unsubscribe
 
+_MAY_COME_BACK: Final = frozenset({Denied.code, RightsUnknown.code})
+"""Why a membership ended that may go on when rights change."""
+
 
 class Requests:
     __slots__ = (
@@ -57,6 +61,8 @@ class Requests:
         "_filters_waiting",
         "_is_over",
         "_is_working",
+        "_looks_again",
+        "_lost",
         "_members",
         "_places",
         "_session",
@@ -76,7 +82,11 @@ class Requests:
         self._done = 0
         """Filters, for the slices they are done in."""
         self._members: dict[str, KeptFilter] = {}
-        """Shared subscriptions, as they are kept."""
+        """Shared subscriptions, as they are kept; also those that are not granted now."""
+        self._lost: dict[str, None] = {}
+        """Those of them that are not granted now; not one whose member an operator has ended."""
+        self._looks_again = False
+        """Whether what is not granted is to be tried once more."""
         self._places: dict[str, None] = {}
         """Plain filters that have a place in the quota of the client's principal."""
         self._allowance: SessionAllowance | None = None
@@ -91,6 +101,24 @@ class Requests:
             self._is_working = True
             self._broker.spawn(self._work())
 
+    def rights_changed(self) -> None:
+        """What was withheld may be granted again."""
+        if self._session.filters.withheld or self._lost:
+            self._look_again()
+
+    def membership_over(self, text: str, code: str) -> None:
+        if code in _MAY_COME_BACK:
+            self._lost[text] = None
+        elif code == "DELETED" and self._members.pop(text, None) is not None:
+            # A session that came back with it would make the group anew.
+            self._look_again()
+
+    def _look_again(self) -> None:
+        self._looks_again = True
+        if not self._is_working and not self._is_over:
+            self._is_working = True
+            self._broker.spawn(self._work())
+
     def close(self) -> None:
         self._is_over = True
         self._waiting.clear()
@@ -98,7 +126,11 @@ class Requests:
 
     async def _work(self) -> None:
         try:
-            while self._waiting and not self._is_over:
+            while (self._waiting or self._looks_again) and not self._is_over:
+                if self._looks_again:
+                    self._looks_again = False
+                    await self._go_on_again()
+                    continue
                 await self._answer(self._batch())
                 if self._filters_waiting < MQTT_FILTERS_WAITING_MAX // 2:
                     self._client.release_reading(WAIT)
@@ -108,6 +140,26 @@ class Requests:
                 self._client.close("CATALOG", "the catalog does not answer: connect again later")
         finally:
             self._is_working = False
+
+    async def _go_on_again(self) -> None:
+        """With what comes from now on; of a group where it stands. What is refused again stays as it is, and
+        is not told: nobody asked."""
+        session = self._session
+        for text in session.filters.withheld:
+            await self._give_way()
+            if self._is_over:
+                return
+            if self._client.rights.at(path_of_topic(text)) & SUBSCRIBE:
+                with contextlib.suppress(OverQuota):
+                    self._take(text)
+                    session.filters.restore(text)
+        for text in list(self._lost):
+            await self._give_way()
+            kept = self._members.get(text)
+            if kept is not None and not self._is_over:
+                with contextlib.suppress(Denied, RightsUnknown, OverQuota):
+                    await self.join(kept.subscription, kept.identifier, is_new=False)
+        await self._store()
 
     def _batch(self) -> list[Request]:
         """Those that are answered together: one at least, however many filters it names."""
@@ -267,6 +319,7 @@ class Requests:
             session.own, one.filter, MQTT_IN_FLIGHT_MAX, min(one.qos, 1), is_new=is_new
         )
         session.shared[one.filter] = number
+        self._lost.pop(one.filter, None)
         self._members[one.filter] = KeptFilter.of(one, identifier)
         group = shared_name(one.filter)
         session.outlet.members[number] = Member(
@@ -290,6 +343,13 @@ class Requests:
             for known in [one for one in members if one not in session.own.subscriptions]:
                 del members[known]
             return ReasonCode.SUCCESS
+        self._lost.pop(text, None)
+        if self._members.pop(text, None) is not None:
+            # It was not granted any more, and is not to go on if it is again.
+            if session.own.row is not None:
+                row = session.own.row
+                await self._broker.context.sessions.unsubscribe(row.name, row.epoch, text)
+            return ReasonCode.SUCCESS
         if session.filters.remove(text):
             self._give_back(text)
             return ReasonCode.SUCCESS
@@ -300,7 +360,7 @@ class Requests:
     async def begin(self, kept: Sequence[KeptFilter], reader: int) -> None:
         """What the session had goes on; then what came meanwhile is done."""
         await self._resume(kept, reader)
-        self._is_working = bool(self._waiting)
+        self._is_working = bool(self._waiting) or self._looks_again
         if self._is_working:
             self._broker.spawn(self._work())
 
@@ -322,6 +382,7 @@ class Requests:
             except (Denied, OverQuota, RightsUnknown) as error:
                 if not session.filters.withhold(one.filter):
                     self._members[one.filter] = one
+                    self._lost[one.filter] = None
                 self._broker.demands.tell(client, ACT, error)
         if reader:
             session.reading = await self._broker.sessions.begin_reading(

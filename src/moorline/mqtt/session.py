@@ -73,6 +73,7 @@ class ClientSession:
         "outlet",
         "reading",
         "requests",
+        "sendings",
         "shared",
     )
 
@@ -85,6 +86,8 @@ class ClientSession:
         """Numbers of memberships in groups, by filter."""
         self.reading = 0
         """The number of the subscription of all plain filters; 0 before there is one."""
+        self.sendings = 0
+        """How often retained messages were looked for: the same one is another message each time."""
         self.outbound = Outbound(MQTT_IN_FLIGHT_MAX)
         self._restored: list[Sent] = []
         self._sent: dict[int, Sent] = {}
@@ -367,16 +370,24 @@ class ClientSession:
         del self.shared[filter_text]
         self.outlet.members.pop(number, None)
         self._withheld(filter_text, code)
+        self.requests.membership_over(filter_text, code)
 
     def judge_again(self) -> Generator[None, None, None]:
-        """Rights have changed: plain filters that are not granted let nothing through. A step for each."""
+        """Rights have changed: plain filters that are not granted let nothing through, and what is granted
+        again goes on. A step for each."""
         rights = self.client.rights
+        if not rights.is_known:
+            # Nothing may reach it, and nothing else can say so: its library connects again, and is let in as
+            # soon as the catalog says who may do what.
+            self.client.close("CATALOG", "the catalog does not answer: connect again later")
+            return
         for kept in self.filters.kept:
             if not rights.at(path_of_topic(kept.filter)) & SUBSCRIBE and self.filters.withhold(
                 kept.filter
             ):
                 self._withheld(kept.filter, "DENIED")
             yield
+        self.requests.rights_changed()
 
     def _withheld(self, filter_text: str, code: str) -> None:
         self.client.counts.filters_denied += 1

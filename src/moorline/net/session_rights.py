@@ -64,14 +64,22 @@ class SessionAllowance(Protocol):
 
     def bound(self, quota: Quota) -> int: ...
 
+    def is_bounded(self, quota: Quota) -> bool:
+        """Of its principal, or of the listener that it came by."""
+
     def check_room(self, quota: Quota, held: int, amount: int = 1) -> None:
         """Of what is counted elsewhere, where there are `held` of it: `OverQuota` if that is too much."""
 
     def take_topics(self, topics: Collection[str]) -> None:
         """Names that it brings up: all of them, or `OverQuota`."""
 
-    def take_published(self, messages: int, size_bytes: int) -> None:
-        """What a publish needs of its rates, or `OverQuota`."""
+    def take_published(
+        self, messages: int, size_bytes: int, kept_as: Quota = Quota.TOPIC_BYTES
+    ) -> None:
+        """What a publish needs of its rates, or `OverQuota`; `kept_as` is what its bytes count as."""
+
+    def take_made(self, quota: Quota, amount: int = 1) -> None:
+        """Of what stays, the part that the listener bounds by which it came: or `OverQuota`."""
 
     def take(self, *wanted: tuple[Quota, int]) -> None:
         """All of it, or `OverQuota` and nothing."""

@@ -118,7 +118,10 @@ class NodeAccess:
         self.audit_commands = AuditCommands(audit)
         self.quotas = Quotas(QuotaTable(), self._groups_of)
         self.passes = Passes()
-        self.quota_commands = QuotaCommands(self.quotas, users.groups_owned_by)
+        self.quota_commands = QuotaCommands(
+            self.quotas,
+            {Quota.GROUPS: users.groups_owned_by, Quota.SESSIONS: users.sessions_owned_by},
+        )
         self.ended = 0
         """Sessions that a change of the catalog ended."""
         self._config = config

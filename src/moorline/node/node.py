@@ -22,8 +22,6 @@ from moorline.config.addresses import Address
 from moorline.config.settings import Config
 from moorline.config.shown import masked
 from moorline.console.http import Health
-from moorline.console.http import register as register_pages
-from moorline.console.serving import register as register_console
 from moorline.core.access.owner import name_of
 from moorline.core.access.principal import ANONYMOUS
 from moorline.core.access.quota import Quota
@@ -38,13 +36,8 @@ from moorline.net.clock import monotonic_ms
 from moorline.net.descriptors import in_use, of_process
 from moorline.net.group_commit import GroupCommit
 from moorline.net.http.routes import Routes
-from moorline.net.http.server import HttpServer
-from moorline.net.listener import Admission, Listeners
-from moorline.net.native import NativeProtocol
-from moorline.net.native_json import NativeSockets
-from moorline.net.session import Handlers, Session, each
+from moorline.net.session import Session, each
 from moorline.net.session_rights import SessionRights
-from moorline.net.tls_files import TlsFiles, TlsPaths
 from moorline.net.trusted_clock import TrustedClock
 from moorline.node.access import Entrant, NodeAccess, open_access
 from moorline.node.access import watch as watch_access
@@ -53,11 +46,10 @@ from moorline.node.clock import NodeClock, open_clock
 from moorline.node.clock import watch as watch_clock
 from moorline.node.cluster import open_cluster
 from moorline.node.descriptors import watch as watch_descriptors
+from moorline.node.doors import Behind, Doors
 from moorline.node.folder import HeldFolder, check_room, identity, is_new, leave_note, locked
 from moorline.node.health import PAGES, Problems, Severity, full_disk
 from moorline.node.identity import Identity, held_identity
-from moorline.node.mqtt import Mqtt, open_mqtt
-from moorline.node.mqtt import watch as watch_mqtt
 from moorline.node.queues import FOLDER as QUEUES_FOLDER
 from moorline.node.queues import open_homes, open_queues, watch_services
 from moorline.node.queues import watch as watch_queues
@@ -86,8 +78,6 @@ from moorline.wire.node import Describe, Described, Echo, Echoed
 log = logging.getLogger("moorline.node")
 
 ADMIN = "/admin"
-HTTP_ROLES = frozenset({"console", "records"})
-"""Those that need the HTTP port."""
 
 
 class Node:
@@ -100,8 +90,6 @@ class Node:
         self.config = config
         self._recompute_digests = recompute_digests
         self.roles = list(config.active_roles())
-        self.addresses: list[Address] = []
-        self.http: Address | None = None
         self.metrics = Metrics()
         self._started_ms = monotonic_ms()
         self._catalog: Catalog | None = None
@@ -112,29 +100,26 @@ class Node:
             Describe: anybody(each(self._describe)),
         }
         self._descriptors = of_process(config.connections_max, config.streams.shards)
-        self._listeners = Listeners(
-            Admission(
-                anonymous=config.anonymous,
-                connections_max=config.connections_max,
-                hello_timeout_ms=config.hello_timeout_ms,
-                keepalive_ms=config.keepalive_ms,
-            ),
-            self._descriptors,
-            self._entered,
-            rules=config.access.certificate_rules(),
-            refused=lambda refused: self._access.trail.login_refused(refused),
-        )
-        self._tls: TlsFiles | None = None
-        self.routes = Routes()
-        """What the HTTP port serves; the subjects add theirs before it is opened."""
-        self._web: HttpServer | None = None
+        self._doors = Doors(config, self._descriptors, self._entered, lambda: self._access)
         self._queues: QueueBroker | None = None
         self._topics: Topics | None = None
-        self._mqtt: Mqtt | None = None
         self._resolver: ResolverBroker | None = None
         self._records: Tables | None = None
         self._problems = Problems()
         self._failed: asyncio.Future[MoorlineError] = asyncio.get_running_loop().create_future()
+
+    @property
+    def addresses(self) -> list[Address]:
+        """Where native clients come in."""
+        return self._doors.addresses
+
+    @property
+    def http(self) -> Address | None:
+        return self._doors.http
+
+    @property
+    def routes(self) -> Routes:
+        return self._doors.routes
 
     async def start(self, stack: contextlib.AsyncExitStack) -> None:
         """Opens everything; what was opened is on the stack, also when this raises."""
@@ -164,7 +149,7 @@ class Node:
             await self._open_resolver(stack, is_new=is_first)
         if "records" in self.roles:
             await self._open_records(stack)
-        await self._open_listeners(stack)
+        await self._open_doors(stack)
         await self._register()
         if self._resolver is not None:
             await self._resolver.cluster.look()
@@ -182,13 +167,13 @@ class Node:
 
     def reload(self) -> None:
         """SIGHUP: the files of TLS are read now."""
-        if self._tls is not None:
-            self._tls.reload_soon()
+        self._doors.reload()
 
     def ready_line(self) -> str:
         """The one line that scripts wait for."""
         native = " ".join(str(address) for address in self.addresses)
-        mqtt = "".join(f" {address}" for address in self._mqtt.addresses) if self._mqtt else ""
+        opened = self._doors.mqtt
+        mqtt = "".join(f" {address}" for address in opened.addresses) if opened else ""
         http = f" {self.http}" if self.http else ""
         roles = ",".join(self.roles)
         return (
@@ -239,20 +224,12 @@ class Node:
                 folder,
                 self._catalog,
                 self._identity.home,
-                self._entrants,
+                self._doors.entrants,
             )
         )
         self._declared.update(self._access.declared())
         self._problems.watch(Severity.REFUSES, self._access.not_known)
         self._problems.watch(Severity.WANTS_CARE, self._access.audit.problem)
-
-    def _entrants(self) -> list[Entrant]:
-        """Whoever is in, by a native listener, by MQTT or by the HTTP port."""
-        return [
-            *self._listeners.sessions,
-            *(self._web.peers if self._web is not None else ()),
-            *(self._mqtt.listeners.peers if self._mqtt is not None else ()),
-        ]
 
     def _entered(self, session: Entrant) -> SessionRights:
         identity = session.identity
@@ -270,12 +247,14 @@ class Node:
     def _open_metrics(self) -> None:
         self.metrics.describe(node=self.config.node, version=SOFTWARE, roles=self.roles)
         self.metrics.watch(
-            "connections", "Connections open now.", lambda: len(self._listeners.sessions)
+            "connections", "Connections open now.", lambda: len(self._doors.listeners.sessions)
         )
         self.metrics.watch(
-            "connections_accepted", "Connections since the start.", lambda: self._listeners.accepted
+            "connections_accepted",
+            "Connections since the start.",
+            lambda: self._doors.listeners.accepted,
         )
-        watch_descriptors(self.metrics, self._descriptors, self._listeners.door)
+        watch_descriptors(self.metrics, self._descriptors, self._doors.listeners.door)
         watch_access(self.metrics, self._access)
 
     def _watch_clock(self, clock: NodeClock) -> None:
@@ -362,7 +341,7 @@ class Node:
         )
         self._declared.update(topics.declared())
         commands = MqttCommands(
-            lambda: self._mqtt.broker if self._mqtt is not None else None,
+            lambda: mqtt.broker if (mqtt := self._doors.mqtt) is not None else None,
             MqttSessions(self._catalog),
             self.config.node,
             Demands(self._access.trail, self._access.trail),
@@ -410,7 +389,7 @@ class Node:
                 tables,
                 self._topics.streams if self._topics is not None else None,
                 self._identity.home,
-                Demands(self._access.trail, self._access.trail),
+                self._access,
             )
         )
         self._declared.update(publications.declared())
@@ -439,93 +418,21 @@ class Node:
         if not self._failed.done():
             self._failed.set_result(failed.result())
 
-    async def _open_listeners(self, stack: contextlib.AsyncExitStack) -> None:
-        config = self.config
-        handlers = self._access.guarded(self._declared, self.roles)
-        native = NativeProtocol(handlers, self._welcome)
-        http = config.http_address()
-        has_http = http is not None and not HTTP_ROLES.isdisjoint(self.roles)
-        is_https = has_http and http is not None and http.scheme == "https"
-        has_mqtts = any(address.scheme == "mqtts" for address in config.mqtt_addresses())
-        has_tls = any(address.scheme == "tls" for address in config.listen_addresses())
-        if is_https or has_mqtts or has_tls:
-            await self._open_tls(stack)
-        stack.push_async_callback(self._listeners.close)
-        for text, address in zip(config.listen, config.listen_addresses(), strict=True):
-            self.addresses += await self._listeners.open(
-                address,
-                self._tls if address.scheme == "tls" else None,
-                native,
-                self._access.authentication(text),
-                listener=text,
-                is_proxied=text in config.access.proxied,
-            )
-        if self._topics is not None and config.mqtt_listeners():
-            await self._open_mqtt(stack, self._topics)
-        if has_http:
-            await self._open_http(stack, handlers)
-
-    async def _open_mqtt(self, stack: contextlib.AsyncExitStack, topics: Topics) -> None:
+    async def _open_doors(self, stack: contextlib.AsyncExitStack) -> None:
+        """Behind everything that serves who comes in."""
         assert self._catalog is not None
-
-        def opened(mqtt: Mqtt) -> None:
-            self._mqtt = mqtt
-
-        mqtt = await stack.enter_async_context(
-            open_mqtt(
-                self.config,
-                self._identity.home,
-                self._catalog,
-                topics,
-                self._access,
-                self._listeners.acceptor,
-                self._tls,
-                self._entered,
-                opened,
-                self.routes,
-            )
+        behind = Behind(
+            self._identity.home,
+            self._catalog,
+            self._access,
+            self._topics,
+            self._access.guarded(self._declared, self.roles),
+            self._welcome,
+            self.metrics,
+            self._problems,
+            self._health,
         )
-        watch_mqtt(self.metrics, mqtt)
-
-    async def _open_http(self, stack: contextlib.AsyncExitStack, handlers: Handlers) -> None:
-        wanted = self.config.http_address()
-        assert wanted is not None
-        register_pages(self.routes, self.metrics, self._health)
-        if "console" in self.roles:
-            register_console(
-                self.routes,
-                NativeSockets(
-                    handlers,
-                    self._welcome,
-                    self._listeners.turns,
-                    keepalive_ms=self.config.keepalive_ms,
-                ),
-            )
-        self._web = HttpServer(
-            self.routes,
-            self._access.web_admission(self._entered, self._access.trail.login_refused),
-            self._descriptors,
-            tls=self._tls if wanted.scheme == "https" else None,
-            long_stays=self._listeners.door,
-            keepalive_ms=self.config.keepalive_ms,
-        )
-        web = self._web
-        stack.push_async_callback(web.close)
-        self.metrics.watch("websockets", "WebSockets open now.", lambda: web.websockets)
-        self.http = await web.open(wanted)
-
-    async def _open_tls(self, stack: contextlib.AsyncExitStack) -> None:
-        def changed() -> None:
-            self._access.passes.judge_again(files.trust)
-            self._listeners.judge_again(files.trust)
-            if self._mqtt is not None:
-                self._mqtt.listeners.judge_again(files.trust)
-            if self._web is not None:
-                self._web.judge_again(files.trust)
-
-        files = TlsFiles(TlsPaths.of(self.config), changed=changed)
-        self._tls = await stack.enter_async_context(files)
-        self._problems.watch(Severity.WANTS_CARE, files.problem)
+        await self._doors.open(stack, behind)
 
     async def _register(self) -> None:
         await self._identity.register(
@@ -534,6 +441,7 @@ class Node:
             http=str(self.http) if self.http else None,
             version=SOFTWARE,
             shards=() if self._topics is None else self._topics.streams.store.shard_numbers,
+            mqtt_reference=self.config.mqtt_reference if self._doors.mqtt is not None else "",
         )
 
     # --- what every node answers ------------------------------------------------------------------
@@ -561,11 +469,11 @@ class Node:
             catalog=masked(self.config.catalog) if is_shown else "",
             catalog_version=self._catalog_version,
             uptime_ms=monotonic_ms() - self._started_ms,
-            connections=len(self._listeners.sessions),
+            connections=len(self._doors.listeners.sessions),
             process=os.getpid(),
             warnings=tuple(self._problems.found()) if is_shown else (),
             home=self._identity.home,
-            connections_max=self._listeners.door.places,
+            connections_max=self._doors.listeners.door.places,
             descriptors=in_use(),
             descriptors_max=self._descriptors.shares.limit,
         )

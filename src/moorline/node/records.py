@@ -87,12 +87,19 @@ async def open_publications(
     tables: Tables,
     streams: LocalStreams | None,
     home: str,
-    demands: Demands,
+    access: NodeAccess,
 ) -> AsyncIterator[PublicationBroker]:
     """Behind the streams, and closed before them."""
     bytes_max = config.streams.message_bytes_max
     sink = None if streams is None else StreamSink(streams, home, bytes_max)
-    broker = PublicationBroker(Publications(catalog), tables.capture, sink, config.records, demands)
+    broker = PublicationBroker(
+        Publications(catalog),
+        tables.capture,
+        sink,
+        config.records,
+        Demands(access.trail, access.trail),
+        lambda principal, proof, is_local: access.table.rights(principal, proof, is_local=is_local),
+    )
     try:
         await broker.start()
         yield broker

@@ -292,6 +292,10 @@ def watch(metrics: Metrics, topics: Topics) -> None:
         "topic_messages_published_total": ("Messages stored.", lambda: counts.published),
         "topic_duplicates_total": ("Messages that were stored before.", lambda: counts.duplicates),
         "topic_messages_refused_total": ("Messages refused.", lambda: counts.refused),
+        "stream_files_open": (
+            "Files of streams that are open now.",
+            lambda: streams.store.disk.open_handles,
+        ),
         "topic_sessions": ("Sessions with subscriptions.", lambda: len(list(sessions.sessions))),
         "staged_rows_total": (
             "Rows of staged writes that were published.",

@@ -28,14 +28,15 @@ from moorline.journal.disk_watch import FillsDisk
 from moorline.journal.queues.store import Store
 from moorline.journal.queues.wal import Batch
 from moorline.net.group_commit import GroupCommit
-from moorline.net.session import Session, each
+from moorline.net.session import Handler, Session, each
 from moorline.net.slices import in_slices
 from moorline.net.trusted_clock import TrustedClock
-from moorline.net.turns import Turns
+from moorline.net.turns import HandleOne, Turns
 from moorline.queues.checkpoints import Checkpoints
 from moorline.queues.descriptions import QueueDescriptions
 from moorline.queues.homes import NOT_HERE
 from moorline.queues.owners import (
+    LOOKS,
     OWNERS_CALLS,
     QUEUES,
     QueueOwners,
@@ -117,6 +118,10 @@ class QueueBroker(FillsDisk):
         await self.checkpoints.close()
         await self.commits.close()
 
+    def spawned(self, handle: HandleOne) -> Handler:
+        """For looks that are answered later, and end with this."""
+        return self._turns.spawned(handle)
+
     async def paced(self) -> None:
         """Returns when the node itself may send more: as a session that is held and goes on in its turn."""
         await self.checkpoints.paced()
@@ -139,7 +144,7 @@ class QueueBroker(FillsDisk):
         at, owner, redirecting = path_of_call, self.owners.of_call, self.refusals.redirecting
         declared: dict[type[Message], Declared] = {
             kind: redirecting(
-                owner_or(right, at, owner, of_one_queue[kind], below=QUEUES),
+                owner_or(right, at, owner, of_one_queue[kind], below=QUEUES, is_look=kind in LOOKS),
                 asks_catalog=kind is DescribeQueue,
             )
             for kind, right in OWNERS_CALLS.items()

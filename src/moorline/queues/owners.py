@@ -50,6 +50,10 @@ OWNERS_CALLS: Mapping[type[Call], int] = {
 """What an owner may, and what another needs for it."""
 
 
+LOOKS: Final = frozenset({Subscribe, Get})
+"""What shows another than its owner what is in a queue: the audit has it."""
+
+
 class OfOneQueue(Protocol):
     """A call that names a queue."""
 

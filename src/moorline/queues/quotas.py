@@ -43,6 +43,7 @@ class QueueQuotas:
         def check(allowance: SessionAllowance, _: NewQueue) -> None:
             nonlocal making
             allowance.check_room(Quota.QUEUES, held + making)
+            allowance.take_made(Quota.QUEUES)
             making += 1
 
         return self._given(session, calls, refused, check)
@@ -59,7 +60,7 @@ class QueueQuotas:
         """Those that their sender may send in this second."""
 
         def check(allowance: SessionAllowance, call: Send) -> None:
-            allowance.take_published(1, len(call.body))
+            allowance.take_published(1, len(call.body), Quota.STORED_BYTES)
 
         return self._given(session, calls, refused, check)
 

@@ -21,7 +21,7 @@ import msgspec
 
 from moorline.catalog.publications import Place, Publication, Publications, StoredBatch
 from moorline.core.records.snapshot import Snapshot
-from moorline.errors import CatalogUnreachable, MoorlineError
+from moorline.errors import CatalogUnreachable, Denied, MoorlineError, RightsUnknown
 from moorline.limits import (
     RECORDS_AWAY_MS_MAX,
     RECORDS_PUBLISH_AGAIN_MS_MAX,
@@ -81,10 +81,14 @@ class TablePublisher:
         publications: Publications,
         open_capture: OpenCapture,
         sink: Sink,
+        check: Callable[[], None],
+        refused: Callable[[Denied | RightsUnknown], None],
         *,
         poll_ms: int,
         poll_ms_max: int,
     ) -> None:
+        """`check` raises what whoever made it is told where its rights are not granted any more; `refused`
+        hears of that once, until it goes on."""
         self.number = publication.number
         self.name = publication.name
         self.problem = ""
@@ -93,6 +97,7 @@ class TablePublisher:
         self._publications = publications
         self._open_capture = open_capture
         self._sink = sink
+        self._check, self._refused = check, refused
         self._poll_ms, self._poll_ms_max = poll_ms, poll_ms_max
         self._place = Place(0, 0, None, "")
         self._looked_ms = self._kept_ms = 0
@@ -117,6 +122,8 @@ class TablePublisher:
                         "a table is not published", extra={"table": self.name, "why": str(error)}
                     )
                     self.problem = str(error)
+                    if isinstance(error, (Denied, RightsUnknown)):
+                        self._refused(error)
                     with suppress(CatalogUnreachable):
                         await self._publications.tell(self.number, self.problem[:500])
             except Exception:
@@ -151,6 +158,9 @@ class TablePublisher:
             await self._publish(batch)
 
     async def _publish(self, batch: StoredBatch) -> None:
+        # At each batch, also of one that was stored before: rows are as they are now, and not as they were
+        # when somebody asked for it.
+        self._check()
         messages = unpacked(batch.body)
         await self._sink.publish(self._topic, self._producer, batch.sequence + 1, messages)
         if not await self._publications.done(self.number, batch.sequence):
@@ -159,6 +169,7 @@ class TablePublisher:
     async def _store(
         self, messages: list[PublishedMessage], number: int, snapshot: str | None, described: str
     ) -> None:
+        self._check()
         since = self._place.sequence
         place = Place(since + len(messages), number, snapshot, described)
         batch = StoredBatch(since, self._sink.shards, packed(messages))
@@ -178,6 +189,8 @@ class TablePublisher:
             # Columns that came or went change rows without a number.
             self._place = msgspec.structs.replace(place, snapshot=None)
         while True:
+            # Before the table is read, and so also while nothing changes.
+            self._check()
             if self._place.snapshot is None:
                 await self._begin_anew(capture)
             has_changed = self._place.snapshot is not None and await self._step(capture)

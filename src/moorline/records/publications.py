@@ -2,12 +2,16 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Any
+
+import msgspec
 
 from moorline.access.demands import Demands
 from moorline.access.guard import Declarations, demand, demand_everything, demanded, heavy
 from moorline.catalog.publications import Publication, Publications
 from moorline.config.records import Records
+from moorline.core.access.principal import ANONYMOUS, NODE_PREFIX, Proof
 from moorline.core.access.right import SUBSCRIBE, WRITE
 from moorline.core.records.permit import ROOT
 from moorline.core.topic import check_topic
@@ -22,6 +26,8 @@ from moorline.errors import (
 )
 from moorline.limits import RECORDS_PUBLISHED_TABLES_MAX
 from moorline.net.session import Session
+from moorline.net.session_rights import SessionAllowance, SessionRights
+from moorline.net.tls import Identity
 from moorline.net.turns import Turns
 from moorline.records.publication import OpenCapture, Sink, TablePublisher
 from moorline.wire.message import Answer
@@ -30,6 +36,28 @@ from moorline.wire.publication import PublishTable, StopTable, TablePublished, T
 log = logging.getLogger("moorline.records")
 
 TOPICS = "/topics"
+ACT = PublishTable.__name__
+
+RightsOf = Callable[[str, Proof, bool], SessionRights]
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """Whoever made a publication, which goes on when that one has gone: as the audit and the rows see it."""
+
+    rights: SessionRights
+    identity: Identity
+    peer_address: str = ""
+    allowance: SessionAllowance | None = None
+
+    @classmethod
+    def of(cls, publication: Publication, rights_of: RightsOf) -> "Owner":
+        name = publication.owner
+        proof = Proof.PASSWORD  # any that is somebody's
+        if name == ANONYMOUS:
+            proof = Proof.NOTHING
+        elif name.startswith(NODE_PREFIX):
+            proof = Proof.NODE
+        return cls(rights_of(name, proof, publication.is_local), Identity(name, proof))
 
 
 class PublicationBroker:
@@ -42,6 +70,7 @@ class PublicationBroker:
         sink: Sink | None,
         settings: Records,
         demands: Demands,
+        rights_of: RightsOf,
     ) -> None:
         self.running: dict[int, TablePublisher] = {}
         self._publications = publications
@@ -49,6 +78,7 @@ class PublicationBroker:
         self._sink = sink
         self._settings = settings
         self._demands = demands
+        self._rights_of = rights_of
         self._turns = Turns()
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
@@ -77,7 +107,7 @@ class PublicationBroker:
 
     async def _publish(self, session: Session, call: PublishTable) -> Answer:
         # Before anything is looked at: whoever may not hears nothing of what there is.
-        _demand(session, call.table, call.topic)
+        _demand(session.rights, call.table, call.topic)
         sink = self._sink
         if sink is None:
             raise Unsupported("this node has no topics: ask one with the roles broker and records")
@@ -87,9 +117,11 @@ class PublicationBroker:
             raise LimitReached(f"this node publishes {RECORDS_PUBLISHED_TABLES_MAX} tables")
         await self._look_at(call.table)
         # While Postgres was asked a right may have been taken away.
-        _demand(session, call.table, call.topic)
-        principal = session.rights.principal
-        found = await self._publications.add(call.table, call.topic, sink.home, principal)
+        _demand(session.rights, call.table, call.topic)
+        rights = session.rights
+        found = await self._publications.add(
+            call.table, call.topic, sink.home, rights.principal, is_local=rights.is_local
+        )
         if (found.topic, found.home) != (call.topic, sink.home):
             raise AlreadyThere(
                 f"{call.table} is published to {found.topic} by {found.home}: stop that first"
@@ -102,7 +134,7 @@ class PublicationBroker:
         found = await self._publications.find(call.table)
         if found is None:
             raise NotFound(f"{call.table} is not published")
-        _demand(session, call.table, found.topic)
+        _demand(session.rights, call.table, found.topic)
         await self._publications.remove(found.number)
         task = self._tasks.get(found.number)
         if task is not None:
@@ -127,11 +159,18 @@ class PublicationBroker:
         if number in self._tasks:
             return
         assert self._sink is not None
+        owner = Owner.of(publication, self._rights_of)
+
+        def check() -> None:
+            _demand(owner.rights, publication.name, publication.topic)
+
         publisher = TablePublisher(
             publication,
             self._publications,
             self._open_capture,
             self._sink,
+            check,
+            lambda error: self._demands.tell(owner, ACT, error),
             poll_ms=self._settings.poll_ms,
             poll_ms_max=self._settings.poll_ms_max,
         )
@@ -150,7 +189,7 @@ class PublicationBroker:
             )
 
 
-def _demand(session: Session, table: str, topic: str) -> None:
+def _demand(rights: SessionRights, table: str, topic: str) -> None:
     """All of the table goes to whoever reads the topic."""
-    demand_everything(session.rights, SUBSCRIBE, f"{ROOT}/{table}")
-    demand(session.rights, WRITE, f"{TOPICS}/{topic}")
+    demand_everything(rights, SUBSCRIBE, f"{ROOT}/{table}")
+    demand(rights, WRITE, f"{TOPICS}/{topic}")

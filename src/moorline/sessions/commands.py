@@ -42,10 +42,10 @@ from moorline.sessions.connected import Connected
 from moorline.sessions.context import Context
 from moorline.sessions.durable import DurableSessions
 from moorline.sessions.outlet import NativeOutlet, Outlet
-from moorline.sessions.places import cursors_told, places_of
 from moorline.sessions.pull import check_hold, take
 from moorline.sessions.retained import send_retained
 from moorline.sessions.session import TopicSession
+from moorline.sessions.told_cursors import cursors_of, cursors_told
 from moorline.topics.commands import Link, TopicBroker
 from moorline.topics.directory import ShardExtents
 from moorline.topics.paths import TOPICS, filter_read, path_of_topic, topics_subscribed
@@ -260,7 +260,7 @@ class SessionBroker:
             if reader:
                 await own.commit()
         private = own.subscriptions[number].private
-        told = [] if reader or private is None else places_of(private.cursors())
+        told = [] if reader or private is None else cursors_of(private.cursors())
         await send_retained(self._topics, self.context.directory, own, session, number, call.filter)
         return TopicSubscribed(call.call, number, call.filter, told)
 

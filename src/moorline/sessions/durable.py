@@ -5,9 +5,11 @@ older one has lost it: to a connection of this node at once, to one of another n
 """
 
 import logging
+from typing import Final
 
 from moorline.access.guard import denied
 from moorline.catalog.sessions import SessionRow
+from moorline.core.access.quota import Quota
 from moorline.core.access.right import PUBLISH
 from moorline.errors import MoorlineError, NotAuthorized, SessionTaken
 from moorline.limits import SESSION_EXPIRY_S_MIN
@@ -19,6 +21,10 @@ from moorline.topics.start import Start
 from moorline.wire.topic import OpenSession, SubscribeTopic
 
 log = logging.getLogger("moorline.groups")
+
+SESSION: Final = (Quota.SESSIONS, 1)
+COUNTED_MAX: Final = 1 << 30
+"""Of what the catalog is asked to count; more than any owner has."""
 
 
 class DurableSessions:
@@ -38,6 +44,30 @@ class DurableSessions:
 
     async def take_over(self, own: TopicSession, call: OpenSession) -> SessionRow:
         """From now on it is nobody else's."""
+        allowance = own.session.allowance
+        # One that ends with its connection is bounded by those.
+        if not call.expiry_s or allowance is None or not allowance.is_bounded(Quota.SESSIONS):
+            return await self._taken_over(own, call)
+        if await self._owned(own, call, 0) is None:
+            return await self._taken_over(own, call)
+        # Held until the catalog counts it, and counted behind that: those that are made side by side do not
+        # pass the bound together.
+        allowance.take(SESSION)
+        try:
+            held = await self._owned(own, call, min(allowance.bound(Quota.SESSIONS), COUNTED_MAX))
+            if held is not None:
+                allowance.check_room(Quota.SESSIONS, held, 0)
+                allowance.take_made(Quota.SESSIONS)
+            return await self._taken_over(own, call)
+        finally:
+            allowance.give_back(SESSION)
+
+    async def _owned(self, own: TopicSession, call: OpenSession, count_max: int) -> int | None:
+        """How many sessions its principal has; None if this one is there already."""
+        principal = own.session.rights.principal
+        return await self._context.sessions.held(call.name, principal, count_max)
+
+    async def _taken_over(self, own: TopicSession, call: OpenSession) -> SessionRow:
         expiry_s = max(call.expiry_s, SESSION_EXPIRY_S_MIN)
         principal, node = own.session.rights.principal, self._context.links.node
         try:

@@ -47,8 +47,9 @@ class Browsing:
         newest = self._streams.store.newest_generations().get(call.shard)
         if newest is None or call.generation > newest:
             raise NotFound(f"this node has no stream {call.shard}/{call.generation}")
-        for path in paths_read(call):
-            await self._demands.looked(session, call, path)
+        await asyncio.gather(
+            *(self._demands.looked(session, call, path) for path in paths_read(call))
+        )
         stream = Stream(self._streams.node, call.shard, call.generation)
         wish = Wish(tuple(call.filters), ALL)
         found = await self._streams.pick(stream, call.offset, wish, STREAM_READ_BYTES_MAX)

@@ -10,6 +10,7 @@ from moorline.limits import (
     MQTT_CLIENT_FILTERS_SHOWN_MAX,
     MQTT_CLIENT_ID_BYTES_MAX,
     MQTT_CLIENTS_PER_PAGE_MAX,
+    MQTT_DROP_CAUSES_MAX,
 )
 from moorline.wire.bounds import FilterText, Name, Words
 from moorline.wire.message import Answer, Call
@@ -39,7 +40,9 @@ class MqttClientFacts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     received: int
     """PUBLISHes of this connection that came, and that left."""
     sent: int
-    dropped: dict[Annotated[str, Meta(max_length=32)], int]
+    dropped: Annotated[
+        dict[Annotated[str, Meta(max_length=32)], int], Meta(max_length=MQTT_DROP_CAUSES_MAX)
+    ]
     """By cause: denied, refused, not_retained, expired, too_large, lost, filters_denied."""
 
 

@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from moorline.core.frames.frame import FLAGS_ALL, StoredHeaders
 from moorline.limits import (
-    CLIENT_PLACE_RANGES_MAX,
+    CLIENT_CURSOR_RANGES_MAX,
     CLUSTER_NODES_MAX,
     FILTER_LENGTH_MAX,
     LOST_RANGES_MAX,
@@ -50,13 +50,13 @@ StreamKey = tuple[Annotated[int, Meta(ge=-1)], Annotated[int, Meta(ge=-1)]]
 """(shard, generation)."""
 NO_STREAM: StreamKey = (-1, -1)
 """Before the first of all streams."""
-ShardPlace = tuple[
-    Number, Number, Annotated[tuple[OffsetRange, ...], Meta(max_length=CLIENT_PLACE_RANGES_MAX)]
+ToldCursor = tuple[
+    Number, Number, Annotated[tuple[OffsetRange, ...], Meta(max_length=CLIENT_CURSOR_RANGES_MAX)]
 ]
 """(shard, offset, ranges): done is everything below the offset, and the ranges above it."""
-HomePlaces = tuple[Name, Annotated[list[ShardPlace], Meta(max_length=STREAM_SHARDS_MAX)]]
+HomeCursors = tuple[Name, Annotated[list[ToldCursor], Meta(max_length=STREAM_SHARDS_MAX)]]
 """Of the shards of one home."""
-PlacesOfAll = Annotated[list[HomePlaces], Meta(max_length=CLUSTER_NODES_MAX)]
+CursorsOfAll = Annotated[list[HomeCursors], Meta(max_length=CLUSTER_NODES_MAX)]
 StreamCount = Annotated[int, Meta(ge=0, le=STREAMS_PER_PAGE_MAX)]
 """Rows of a page; 0 is all, and refused if they do not fit an answer."""
 
@@ -127,7 +127,7 @@ class SubscribeTopic(Call, frozen=True, gc=False, tag=104):
     qos: Qos = 1
     no_local: bool = False
     hold: bool = False
-    places: PlacesOfAll = msgspec.field(default_factory=list)
+    places: CursorsOfAll = msgspec.field(default_factory=list)
 
 
 class TopicSubscribed(Answer, frozen=True, gc=False, tag=105):
@@ -135,7 +135,7 @@ class TopicSubscribed(Answer, frozen=True, gc=False, tag=105):
 
     subscription: int
     filter: FilterText
-    places: PlacesOfAll = msgspec.field(default_factory=list)
+    places: CursorsOfAll = msgspec.field(default_factory=list)
 
 
 class UnsubscribeTopic(Call, frozen=True, gc=False, tag=106):

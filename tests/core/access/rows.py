@@ -1,13 +1,13 @@
 """Tables, subjects and paths drawn from few levels, and a model that walks over all rows."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import repeat
 
 from hypothesis import strategies
 
 from moorline.core.access.principal import level_of
 from moorline.core.access.right import EVERYTHING, WRITE
-from moorline.core.access.row import Row, Subjects
+from moorline.core.access.row import OWN_PATH, OWN_PLACES, Row, Subjects
 
 LEVELS = ["a", "b", "ab", "", "$x", "$SYS", "alice", "%u", "b%2Fc"]
 GROUPS = ["@everyone", "@sales", "@ops"]
@@ -32,6 +32,8 @@ def paths(draw: strategies.DrawFn, *, levels: tuple[str, ...] = tuple(LEVELS)) -
 
 @strategies.composite
 def row_paths(draw: strategies.DrawFn) -> str:
+    if draw(strategies.integers(0, 6)) == 0:
+        return OWN_PATH
     path = draw(paths())
     return path.rstrip("/") or "/"
 
@@ -46,10 +48,25 @@ def split(path: str) -> list[str]:
     return [] if path == "/" else path[1:].split("/")
 
 
+def spread(table: Iterable[Row]) -> Iterator[Row]:
+    """A row for all that is somebody's own as a row at each place."""
+    for row in table:
+        if row.path != OWN_PATH:
+            yield row
+            continue
+        for levels, letters in OWN_PLACES:
+            path = "/" + "/".join(levels)
+            yield Row(path, row.subject, row.grants & letters, row.denies & letters)
+
+
 def naive(table: Iterable[Row], who: Subjects, path: str) -> int:
     """The rights at a path, by a look at every row for every level."""
     wanted = split(path)
-    mine = [(split(row.path), row) for row in table if row.subject in {who.principal, *who.groups}]
+    mine = [
+        (split(row.path), row)
+        for row in spread(table)
+        if row.subject in {who.principal, *who.groups}
+    ]
     found = 0
     for depth in range(len(wanted) + 1):
         granted = denied = 0

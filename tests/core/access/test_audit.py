@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -58,12 +59,12 @@ class Flood:
     def say(self, act: Act, now_ms: int) -> None:
         self.acts += 1
         self.lines += self.trail.heard(act, now_ms, WALL_MS + now_ms)
-        assert self.trail.open_sums <= AUDIT_SUMS_OPEN_MAX
+        assert len(self.trail._sums) <= AUDIT_SUMS_OPEN_MAX
 
     def end(self) -> None:
         self.trail.check()
         self.lines += self.trail.ended()
-        assert self.trail.open_sums == 0
+        assert len(self.trail._sums) == 0
         assert counted(self.lines) == self.acts
 
 
@@ -92,7 +93,19 @@ def test_a_refusal_that_stays_alone_is_one_line() -> None:
 def test_operators_acts_and_changes_of_rights_are_never_added_up() -> None:
     trail = AuditTrail()
     assert [len(trail.heard(operator(), 0, WALL_MS)) for _ in range(1_000)] == [1] * 1_000
-    assert trail.open_sums == 0
+    assert len(trail._sums) == 0
+
+
+def test_looks_are_added_up_whoever_looks() -> None:
+    """A thousand looks a second of somebody at its own topics drive no other line out of the files."""
+    trail = AuditTrail()
+    look = msgspec.structs.replace(operator(), act="BrowseStream", is_look=True)
+    lines = [line for number in range(1_000) for line in trail.heard(look, number, WALL_MS)]
+    assert [line.count for line in lines] == [1]
+    many = [msgspec.structs.replace(look, path=f"/topics/{number}") for number in range(1_000)]
+    lines += [line for one in many for line in trail.heard(one, 1_000, WALL_MS)]
+    assert len(lines) <= AUDIT_SUMS_PER_PRINCIPAL_MAX
+    assert counted([*lines, *trail.ended()]) == 2_000
 
 
 def test_a_sum_of_several_addresses_says_so() -> None:

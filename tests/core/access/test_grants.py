@@ -14,6 +14,7 @@ from moorline.core.access.right import (
     EVERYTHING,
     GRANT,
     LIST,
+    PUBLISH,
     SUBSCRIBE,
     WRITE,
 )
@@ -97,6 +98,45 @@ def test_an_own_level_and_its_name_are_one_node() -> None:
     ]
     assert not granted(table, "/topics/alice")
     assert not granted(table, "/topics/alice/x")
+
+
+OWN_ROW = Row("/%u", "@everyone", grants=EVERYTHING)
+
+
+def test_one_row_is_for_all_that_is_somebodys_own() -> None:
+    """A21: topics, groups and values below its own name; and it may make what it will own."""
+    grants = Grants([OWN_ROW])
+    for path in ("/topics/alice", "/topics/alice/#", "/groups/alice/g", "/values/alice/x"):
+        assert grants.rights_at(ALICE, path) & LIST, path
+    for path in ("/queues", "/services", "/sessions", "/queues/x"):
+        assert grants.rights_at(ALICE, path) == PUBLISH, path
+    for path in ("/", "/topics", "/topics/bob", "/topics/%u", "/alice", "/admin", "/records/alice"):
+        assert not grants.rights_at(ALICE, path), path
+    # Whoever is called like a place has not that place.
+    for name in ("topics", "admin", "queues"):
+        who = Subjects(name, frozenset({"@everyone"}))
+        assert grants.rights_at(who, f"/{name}") in (0, PUBLISH)
+        assert not grants.rights_at(who, "/admin/users")
+
+
+def test_it_stands_beside_rows_of_the_same_place_and_subject() -> None:
+    other = Row("/topics/%u", "@everyone", denies=WRITE)
+    grants = Grants([OWN_ROW, other, Row("/sessions", "alice", denies=PUBLISH)])
+    assert not grants.rights_at(ALICE, "/topics/alice/x") & WRITE
+    assert grants.rights_at(ALICE, "/topics/alice/x") & SUBSCRIBE
+    assert not grants.rights_at(ALICE, "/sessions")
+    assert grants.rights_at(ALICE, "/queues")
+    found = grants.explain(ALICE, SUBSCRIBE, "/topics/alice/x")
+    assert (found.is_granted, found.decided) == (True, (OWN_ROW,))
+    assert grants.remove("/topics/%u", "@everyone")
+    assert grants.rights_at(ALICE, "/topics/alice/x") & WRITE
+    grants.check()
+    assert grants.remove("/%u", "@everyone")
+    assert not grants.remove("/%u", "@everyone")
+    assert not grants.rights_at(ALICE, "/topics/alice/x")
+    grants.check()
+    assert [row.path for row in grants] == ["/sessions"]
+    assert len(grants) == 1
 
 
 def test_nobody_writes_what_is_reserved() -> None:

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from tests.access.directory import LIGHT, Directory
 
+from moorline.access.passes import Pass
 from moorline.access.proofs import PrincipalProofs, TokenRow
 from moorline.access.tokens import new_token
 from moorline.config.addresses import Address
@@ -79,8 +80,11 @@ class Port:
         keepalive_ms: int = 60_000,
         descriptors: Descriptors | None = None,
         is_proxied: bool = False,
+        mechanisms: tuple[str, ...] = MECHANISMS,
     ) -> None:
         self.directory = Directory()
+        self.passes: dict[bytes, Pass] = {}
+        """Those that somebody asked for, by their texts."""
         self.proofs = PrincipalProofs(self.directory, "home", cost=LIGHT)
         self.refused: list[LoginRefused] = []
         self.entered: list[Peer] = []
@@ -99,12 +103,13 @@ class Port:
             WebAdmission(
                 WebNames(hosts, origins),
                 anonymous,
-                Authentication(MECHANISMS, at(is_proxied=is_proxied)),
-                Authentication(MECHANISMS, at(is_proxied=True)),
+                Authentication(mechanisms, at(is_proxied=is_proxied)),
+                Authentication(mechanisms, at(is_proxied=True)),
                 "http://test",
                 is_proxied,
                 entered=self._enter,
                 refused=self.refused.append,
+                find_pass=self.passes.get,
             ),
             account,
             tls=tls,

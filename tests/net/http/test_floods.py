@@ -70,7 +70,7 @@ async def test_who_says_nothing_all_the_time_is_ended(said: bytes) -> None:
         await until(lambda: port.handlers[0].ends)
         assert port.handlers[0].ends[0][0] == 1008
         assert len(port.handlers[0].messages) <= WEBSOCKET_CONTROLS_MAX
-        assert port.handlers[0].socket.held_bytes == 0
+        assert not port.handlers[0].socket._unheard
         assert (await port.ask("/open"))[0] == 200
         await reading
         writer.close()
@@ -118,7 +118,7 @@ async def test_what_waits_of_a_socket_is_a_read_at_most() -> None:
         handler, most = port.handlers[0], 0
         writer.write(frame(2, b"x" * 10) * 60_000)
         while len(handler.messages) < 60_000 and not handler.ends:
-            most = max(most, handler.socket.held_bytes)
+            most = max(most, len(handler.socket._unheard))
             await asyncio.sleep(0)
         assert handler.ends == []
         assert 0 < most <= READ_BYTES, "of some 960 KB"
@@ -214,7 +214,7 @@ async def test_what_waits_behind_requests_has_a_bound_though_the_answers_are_rea
         most = 0
         for _ in range(2_000):
             assert (await answer_of(reader))[0] == 200
-            most = max(most, one.held_bytes + len(one._h11.trailing_data[0]))
+            most = max(most, len(one._intake) + len(one._h11.trailing_data[0]))
         assert HTTP_REQUEST_BYTES_MAX < most <= HTTP_REQUEST_BYTES_MAX + READ_BYTES
         writer.transport.abort()
 

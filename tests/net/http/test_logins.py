@@ -11,9 +11,12 @@ from tests.net.http.port import Port, answer_of, basic, is_closed, opened, until
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus
 
+from moorline.access.passes import Pass
+from moorline.core.access.principal import Proof
 from moorline.errors import NotAuthorized
 from moorline.net.clock import wall_ms
 from moorline.net.http.messages import text_response
+from moorline.net.tls import ANONYMOUS, Identity
 from moorline.net.tls_files import TlsFiles, TlsPaths
 from moorline.wire.websocket import bearer_item
 
@@ -208,6 +211,24 @@ async def test_a_proof_may_come_in_a_message() -> None:
             assert peer.principal == "olga"
             await client.close()
             await until(lambda: not port.server.peers)
+
+
+async def test_a_pass_is_taken_only_where_its_askers_proof_is() -> None:
+    """A08: who proves nothing on this machine is not let in by a pass where a proof is named."""
+    async with opened(Port(mechanisms=("token",))) as port:
+        port.passes[b"of nobody"] = Pass(ANONYMOUS, is_local=True)
+        port.passes[b"of spark"] = Pass(Identity("spark", Proof.TOKEN), is_local=False)
+        port.passes[b"of a ticket"] = Pass(Identity("anna", Proof.KERBEROS), is_local=False)
+        for text, name in (("of spark", "spark"), ("of a ticket", "anna")):
+            async with connect(port.socket_url("/later"), origin=f"http://{port.host}"):  # type: ignore[arg-type]
+                await until(lambda: port.handlers)
+                peer = port.handlers.pop().socket.peer
+                with pytest.raises(NotAuthorized, match="not known"):
+                    await peer.authenticate(passed="of somebody")
+                with pytest.raises(NotAuthorized, match="not taken here"):
+                    await peer.authenticate(passed="of nobody")
+                await peer.authenticate(passed=text)
+                assert peer.principal == name
 
 
 async def test_who_is_gone_before_its_proof_is_checked_does_not_come_in() -> None:

@@ -1,2 +1,2 @@
 -- For whoever shows them, beside a node.
-select name, topic, home, problem from moorline.publication order by name
+select name, topic, home, owner, problem from moorline.publication order by name

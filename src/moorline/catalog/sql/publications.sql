@@ -1,5 +1,5 @@
 -- All, those of a home, or the one of a number or a name; each with the batch that is being published.
-select p.number, p.name, p.topic, p.home, p.owner, p.sequence, p.round, p.snapshot, p.described, p.problem,
+select p.number, p.name, p.topic, p.home, p.owner, p.is_local, p.sequence, p.round, p.snapshot, p.described, p.problem,
        b.sequence as batch_sequence, b.shards as batch_shards, b.body as batch_body
 from moorline.publication p
 left join moorline.publication_batch b on b.publication = p.number

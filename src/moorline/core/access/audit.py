@@ -3,9 +3,9 @@
     lines = trail.heard(act, now_ms, wall_ms)      at each act
     lines = trail.looked(now_ms)                   from time to time, `due_ms` says when
 
-An operator's act and a change of rights are a line each, at once. Logins and refusals may come by the
-thousand, and are added up where they are alike, that is of the same principal, proof, act, path, verdict and
-reason:
+An operator's act and a change of rights are a line each, at once. Logins, refusals and looks into what
+others may read too (`is_look`) may come by the thousand, and are added up where they are alike, that is of
+the same principal, proof, act, path, verdict and reason:
 
     the first one                       a line at once, and a sum begins
     those within AUDIT_SUM_MS of it     one line when the sum ends, with how many, the first and the last time
@@ -109,6 +109,8 @@ class Act(msgspec.Struct, frozen=True):
     path: str
     verdict: Verdict
     detail: Detail = NO_DETAIL
+    is_look: bool = False
+    """Nothing is changed by it, and whoever may do it may do it a thousand times a second."""
 
 
 class AuditLine(msgspec.Struct, frozen=True):
@@ -192,15 +194,11 @@ class AuditTrail:
         """When the oldest sum ends."""
         return next((found.ends_ms for found in self._sums.values()), None)
 
-    @property
-    def open_sums(self) -> int:
-        return len(self._sums)
-
     def heard(self, act: Act, now_ms: int, wall_ms: int) -> list[AuditLine]:
         """An act; the lines to write now, in order."""
         line = line_of(act, wall_ms)
         # Never added up: whoever changed a right must be found with the time and the place of each change.
-        if act.kind in (Kind.GRANT, Kind.OPERATOR):
+        if act.kind in (Kind.GRANT, Kind.OPERATOR) and not act.is_look:
             return [line]
         # What is over goes first, so that lines come in the order of their times, and a new act never joins
         # a sum that has ended.

@@ -12,6 +12,9 @@
         ├── orders   @sales +w   alice -s         taken away. Deny beats grant at one node, deeper beats
         └── %u       @everyone +slw               higher. `%u` is the level of the principal itself.
 
+A row at `/%u` is for all that is a principal's own: it stands in the tree as one at each of `OWN_PLACES`,
+beside whatever rows are there, and is told as what it is.
+
 A filter. Take the topic with a level that nobody named in place of each wildcard. If it has the right, a
 topic that the filter takes can lack it only by a row that denies, the deepest that decides for it; and then
 the shortest topic at or below that row's path which the filter takes lacks it too. So a filter is judged by
@@ -21,8 +24,9 @@ Design: docs/design/access.md.
 Invariants, looked at by `check`:
 
     GR1  the tree, by which a path is judged, and the lists, by which filters and subtrees are, have the same
-    rows GR2  the rows of a subject are in order: those below a path are found by a search GR3  every leaf of
-    the tree has a row
+         rows
+    GR2  the rows of a subject are in order: those below a path are found by a search
+    GR3  every leaf of the tree has a row
 """
 
 from bisect import bisect_left, insort
@@ -34,6 +38,8 @@ from moorline.core.access.filter_paths import filled, is_filter, named_part, uni
 from moorline.core.access.right import EVERYTHING, NOTHING, WRITE
 from moorline.core.access.row import (
     OWN,
+    OWN_PATH,
+    OWN_PLACES,
     RESERVED,
     TOPICS,
     UNNAMED,
@@ -63,10 +69,12 @@ class Explanation(NamedTuple):
 
 
 class _Node:
-    __slots__ = ("below", "rows")
+    __slots__ = ("below", "own", "rows")
 
     def __init__(self) -> None:
         self.rows: dict[str, Row] | None = None
+        self.own: dict[str, Row] | None = None
+        """What rows at `/%u` say here."""
         self.below: dict[str, _Node] | None = None
 
 
@@ -82,6 +90,9 @@ class Grants:
         """The rows of each subject in the order of their levels: those below a path are neighbours."""
         self._own_by_subject: dict[str, dict[Levels, Row]] = {}
         """Those of them that have `%u`: for each principal they are at another place."""
+        self._own_rows: dict[str, Row] = {}
+        """Those at `/%u`, by subject; their parts are in the tree, and below in place of them."""
+        self._own_parts: dict[str, dict[Levels, Row]] = {}
         self._count = 0
         self.fill(rows)
 
@@ -93,6 +104,7 @@ class Grants:
             for _, row in self._by_subject.get(subject, ()):
                 yield row
             yield from self._own_by_subject.get(subject, {}).values()
+        yield from self._own_rows.values()
 
     def fill(self, rows: Iterable[Row]) -> None:
         for _ in self.filling(rows):
@@ -105,6 +117,9 @@ class Grants:
         """
         assert not self._count
         for row in rows:
+            if row.path == OWN_PATH:
+                self._put_own(row)
+                continue
             levels = levels_of(row.path)
             before = self._plant(levels, row)
             assert before is None, f"two rows are of {row.path} and {row.subject}"
@@ -117,6 +132,10 @@ class Grants:
 
     def put(self, row: Row) -> None:
         """Adds it in place of the one of this path and subject, if there is one."""
+        if row.path == OWN_PATH:
+            self._remove_own(row.subject)
+            self._put_own(row)
+            return
         levels = levels_of(row.path)
         # The old one leaves its list before the new one comes in, or both would be there.
         if self._plant(levels, row) is not None:
@@ -125,28 +144,12 @@ class Grants:
 
     def remove(self, path: str, subject: str) -> bool:
         """False if there is none."""
+        if path == OWN_PATH:
+            return self._remove_own(subject)
         levels = levels_of(path)
-        nodes = [self._root]
-        for level in levels:
-            found = None if nodes[-1].below is None else nodes[-1].below.get(level)
-            if found is None:
-                return False
-            nodes.append(found)
-        rows = nodes[-1].rows
-        if rows is None or rows.pop(subject, None) is None:
+        if not self._uproot(levels, subject):
             return False
         self._unlist(levels, subject)
-        # What leads nowhere any more goes too, or a table that changes for years would grow.
-        if not rows:
-            nodes[-1].rows = None
-        for depth in range(len(levels), 0, -1):
-            if nodes[depth].rows or nodes[depth].below:
-                break
-            above = nodes[depth - 1].below
-            assert above is not None
-            del above[levels[depth - 1]]
-            if not above:
-                nodes[depth - 1].below = None
         return True
 
     # --- verdicts ---------------------------------------------------------------------------------
@@ -249,6 +252,8 @@ class Grants:
             decided = here or decided
         if not is_granted and all(not row.denies & right for row in decided):
             decided = []  # reserved, and no row has a say in that
+        # A part of a row is told as the row that somebody wrote.
+        decided = [self._own_rows[row.subject] if row.path == OWN_PATH else row for row in decided]
         shown = path if is_granted else "/" + "/".join(judged).replace(UNNAMED, "…")
         decided.sort(key=lambda row: (row.path, row.subject))
         return Explanation(is_granted, shown, tuple(decided[:EXPLAINED_ROWS_MAX]))
@@ -321,14 +326,33 @@ class Grants:
                     yield at, row
             # They have no place in that order, because it is another one for each principal. There are few:
             # a handful of rows for everyone.
-            for unresolved, row in self._own_by_subject.get(name, {}).items():
-                at = _resolved(unresolved, subjects.level)
-                if len(at) > depth and at[:depth] == levels:
-                    yield at, row
+            for own in (self._own_by_subject.get(name), self._own_parts.get(name)):
+                for unresolved, row in () if own is None else own.items():
+                    at = _resolved(unresolved, subjects.level)
+                    if len(at) > depth and at[:depth] == levels:
+                        yield at, row
 
     # --- keeping ----------------------------------------------------------------------------------
 
-    def _plant(self, levels: Levels, row: Row) -> Row | None:
+    def _put_own(self, row: Row) -> None:
+        assert row.subject not in self._own_rows, f"two rows are of {row.path} and {row.subject}"
+        self._own_rows[row.subject] = row
+        self._count += 1
+        for levels, bits in OWN_PLACES:
+            part = Row(row.path, row.subject, row.grants & bits, row.denies & bits)
+            if part.grants or part.denies:
+                self._plant(levels, part, is_part=True)
+                self._own_parts.setdefault(row.subject, {})[levels] = part
+
+    def _remove_own(self, subject: str) -> bool:
+        if self._own_rows.pop(subject, None) is None:
+            return False
+        self._count -= 1
+        for levels in self._own_parts.pop(subject, {}):
+            self._uproot(levels, subject, is_part=True)
+        return True
+
+    def _plant(self, levels: Levels, row: Row, *, is_part: bool = False) -> Row | None:
         """The row that was there."""
         node = self._root
         for level in levels:
@@ -339,11 +363,43 @@ class Grants:
                 # Tables are made where they are needed: most nodes of a large tree are leaves with one row.
                 found = node.below[level] = _Node()
             node = found
+        if is_part:
+            if node.own is None:
+                node.own = {}
+            node.own[row.subject] = row
+            return None
         if node.rows is None:
             node.rows = {}
         before = node.rows.get(row.subject)
         node.rows[row.subject] = row
         return before
+
+    def _uproot(self, levels: Levels, subject: str, *, is_part: bool = False) -> bool:
+        """False if it was not there."""
+        nodes = [self._root]
+        for level in levels:
+            found = None if nodes[-1].below is None else nodes[-1].below.get(level)
+            if found is None:
+                return False
+            nodes.append(found)
+        last = nodes[-1]
+        rows = last.own if is_part else last.rows
+        if rows is None or rows.pop(subject, None) is None:
+            return False
+        # What leads nowhere any more goes too, or a table that changes for years would grow.
+        if not rows and is_part:
+            last.own = None
+        elif not rows:
+            last.rows = None
+        for depth in range(len(levels), 0, -1):
+            if nodes[depth].rows or nodes[depth].own or nodes[depth].below:
+                break
+            above = nodes[depth - 1].below
+            assert above is not None
+            del above[levels[depth - 1]]
+            if not above:
+                nodes[depth - 1].below = None
+        return True
 
     def _list(self, levels: Levels, row: Row, *, is_sorted: bool) -> None:
         self._count += 1
@@ -374,16 +430,22 @@ class Grants:
     def check(self) -> None:
         """Asserts the invariants; costs a walk over all rows."""
         planted: dict[tuple[Levels, str], Row] = {}
+        parts = 0
         waiting: list[tuple[Levels, _Node]] = [((), self._root)]
         while waiting:
             levels, node = waiting.pop()
-            is_of_use = node is self._root or node.rows or node.below
+            is_of_use = node is self._root or node.rows or node.own or node.below
             assert is_of_use, f"GR3: nothing is at {levels}"
             planted.update({(levels, subject): row for subject, row in (node.rows or {}).items()})
+            for subject, row in (node.own or {}).items():
+                assert self._own_parts[subject][levels] is row, f"GR1: a part at {levels}"
+                parts += 1
             waiting += [((*levels, level), one) for level, one in (node.below or {}).items()]
-        listed = {(levels_of(row.path), row.subject): row for row in self}
+        listed = {(levels_of(row.path), row.subject): row for row in self if row.path != OWN_PATH}
         assert listed == planted, f"GR1: {len(listed)} rows are listed, {len(planted)} planted"
-        assert self._count == len(planted), f"GR1: {self._count} rows are counted"
+        assert parts == sum(map(len, self._own_parts.values())), f"GR1: {parts} parts are planted"
+        assert self._own_parts.keys() <= self._own_rows.keys(), "GR1: parts of no row"
+        assert self._count == len(planted) + len(self._own_rows), f"GR1: {self._count} are counted"
         for subject, entries in self._by_subject.items():
             places = [levels for levels, _ in entries]
             assert places == sorted(places), f"GR2: the rows of {subject}"
@@ -394,9 +456,13 @@ def _place(entry: _Entry) -> Levels:
 
 
 def _rows_of(node: _Node, subjects: Subjects) -> Iterator[Row]:
-    rows = node.rows
-    if rows is None:
-        return
+    if node.rows is not None:
+        yield from _of_subjects(node.rows, subjects)
+    if node.own is not None:
+        yield from _of_subjects(node.own, subjects)
+
+
+def _of_subjects(rows: dict[str, Row], subjects: Subjects) -> Iterator[Row]:
     # Whichever are fewer: a node may have the rows of thousands, and a principal dozens of groups.
     if len(rows) < len(subjects.names):
         for subject, row in rows.items():

@@ -20,9 +20,10 @@ connections have their turns as they came, and it owes nobody anything.
 
 Invariants, looked at by `check`:
 
-    PT1  a principal stands in the ring, once, exactly while a connection of it waits or has its turn PT2  a
-    credit is at most a round, and a debt at most TURN_DEBT_ROUNDS_MAX of them; out of the ring there are
-    debts only PT3  whoever has its turn is in front
+    PT1  a principal stands in the ring, once, exactly while a connection of it waits or has its turn
+    PT2  a credit is at most a round, and a debt at most TURN_DEBT_ROUNDS_MAX of them; out of the ring there
+         are debts only
+    PT3  whoever has its turn is in front
 """
 
 from collections import OrderedDict, deque

@@ -40,6 +40,7 @@ class Quota(StrEnum):
     GROUPS = "groups"
     SUBSCRIPTIONS = "subscriptions"
     STAGES = "stages"
+    SESSIONS = "sessions"
     PATHS = "paths"
     STORED_BYTES = "stored_bytes"
     TOPIC_BYTES = "topic_bytes"
@@ -57,6 +58,7 @@ OWNED: Final = frozenset(
         Quota.QUEUES,
         Quota.TOPICS,
         Quota.GROUPS,
+        Quota.SESSIONS,
         Quota.PATHS,
         Quota.STORED_BYTES,
         Quota.TOPIC_BYTES,
@@ -64,9 +66,13 @@ OWNED: Final = frozenset(
 )
 """Counts of what outlives connections. They are counted where these are kept, and told by whoever asks: an
 account holds none of them but for a moment."""
-SHARED: Final = frozenset(Quota) - OWNED | {Quota.TOPICS}
-"""Those that all who come through one listener can have together. Topics are among them: counted are names
-that were brought up within an hour or two, and nobody owns those."""
+MADE: Final = frozenset(
+    {Quota.QUEUES, Quota.GROUPS, Quota.SESSIONS, Quota.STORED_BYTES, Quota.TOPIC_BYTES}
+)
+"""Of a listener, which owns nothing, what was made or brought through it within an hour or two; and so of
+topics, by their names."""
+SHARED: Final = frozenset(Quota) - {Quota.PATHS}
+"""Those that all who come through one listener can have together."""
 PUBLISHED: Final = frozenset({Quota.MESSAGES_PER_S, Quota.BYTES_PER_S})
 """Rates that a publish has to ask for."""
 
@@ -80,6 +86,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     groups: int | None = None
     subscriptions: int | None = None
     stages: int | None = None
+    sessions: int | None = None
     paths: int | None = None
     stored_bytes: int | None = None
     topic_bytes: int | None = None
@@ -114,6 +121,7 @@ class Account:
         "_buckets",
         "_held",
         "has_rates",
+        "is_bytes_bounded",
         "is_publishing_bounded",
         "is_rate_bounded",
     )
@@ -130,6 +138,8 @@ class Account:
         """Who publishes looks at this first: it costs nothing where nothing is bounded."""
         self.is_rate_bounded = False
         """Whether messages or bytes a second are."""
+        self.is_bytes_bounded = False
+        """Whether bytes that stay are: asked for at each publish of a listener's, and nobody else's."""
         self.set_bounds(bounds, now_ms)
 
     def bound(self, quota: Quota) -> int:
@@ -160,6 +170,7 @@ class Account:
         self._bounds = {quota: bound for quota, bound in new.items() if bound < UNBOUNDED}
         self.has_rates = bool(self._buckets)
         self.is_rate_bounded = not PUBLISHED.isdisjoint(self._bounds)
+        self.is_bytes_bounded = not {Quota.STORED_BYTES, Quota.TOPIC_BYTES}.isdisjoint(self._bounds)
         self.is_publishing_bounded = not {
             *PUBLISHED,
             Quota.TOPICS,

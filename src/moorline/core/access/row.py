@@ -6,13 +6,25 @@ from typing import Final
 import msgspec
 
 from moorline.core.access.principal import check_subject, level_of
-from moorline.core.access.right import EVERYTHING, NOTHING
+from moorline.core.access.right import DEFAULT, EVERYTHING, NOTHING, PUBLISH, WRITE
 from moorline.errors import BadGrant
 from moorline.limits import GRANT_LEVELS_MAX, GRANT_PATH_BYTES_MAX, SUBJECTS_KNOWN_MAX
 
 TOPICS: Final = "topics"
 OWN: Final = "%u"
 """A level of a row's path that is the principal's own."""
+OWN_PATH: Final = "/%u"
+"""The path of a row for all that is a principal's own, wherever it is."""
+OWN_PLACES: Final = (
+    (("topics", OWN), EVERYTHING & ~DEFAULT),
+    (("groups", OWN), EVERYTHING & ~DEFAULT & ~WRITE),
+    (("values", OWN), EVERYTHING),
+    (("queues",), PUBLISH),
+    (("services",), PUBLISH),
+    (("sessions",), PUBLISH),
+)
+"""Where that is, and which rights mean something there. What is called by no name below a principal's is its
+own by having made it: there a row says whether it may make one."""
 UNNAMED: Final = "\0"
 """A level that nobody can name: no topic has a zero character, and no row."""
 RESERVED: Final = frozenset({"$SYS", "$dead"})
@@ -75,6 +87,11 @@ def check_row(row: Row) -> None:
     # A level of a topic cannot be called so; a row that seems to be for all would be for nobody.
     if "+" in path or "#" in path:
         raise BadGrant(f"{path!r} has a wildcard: a row is for all that is below it, without one")
+    if path.startswith(f"{OWN_PATH}/"):
+        raise BadGrant(
+            f"{path!r}: {OWN_PATH} is all that is a principal's own and stands alone; name a place, as in "
+            f"/topics/{OWN}{path.removeprefix(OWN_PATH)}"
+        )
     for level in levels_of(path):
         # `%u-inbox` would be taken literally, which nobody means.
         if OWN in level and level != OWN:

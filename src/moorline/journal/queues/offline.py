@@ -99,6 +99,12 @@ def every_queue(store: Store, page: int = 4_096) -> Iterator[Queue]:
 
 def waiting(store: Store, queue: Queue) -> Iterator[Entry]:
     """Every message of a queue, in order: from its files, then from the log."""
+    yield from waiting_in_files(store, queue)
+    yield from queue.pending or ()
+
+
+def waiting_in_files(store: Store, queue: Queue) -> Iterator[Entry]:
+    """Those of them that are in its files."""
     if queue.damaged:
         raise _damaged(queue, "it is set aside")
     lost_before = store.files.lost_messages
@@ -116,7 +122,6 @@ def waiting(store: Store, queue: Queue) -> Iterator[Entry]:
                     yield entry
             except Damaged as error:
                 raise _damaged(queue, str(error)) from error
-    yield from queue.pending or ()
 
 
 def raise_lsn(store: Store, lsn: int) -> None:

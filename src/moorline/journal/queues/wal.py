@@ -52,7 +52,7 @@ from moorline.journal.queues.wal_segment import (
     Survey,
     head_of,
 )
-from moorline.limits import LOG_PREPARE_SYNC_BYTES
+from moorline.limits import LOG_PREPARE_SYNC_BYTES, LOG_PREPARE_WRITE_BYTES
 
 __all__ = ["HEAD", "Batch", "Change", "Kind", "WriteAheadLog"]
 
@@ -285,11 +285,13 @@ class WriteAheadLog:
             path = f"{self._folder}/{PREPARED}{self._prepared:08}{SUFFIX}"
         file = self._disk.open(path, create=True)
         try:
-            zeros = bytes(LOG_PREPARE_SYNC_BYTES)
+            zeros = memoryview(bytes(LOG_PREPARE_WRITE_BYTES))
             for start in range(0, size, len(zeros)):
-                # In parts that bound what is in memory, and few: each sync is a transaction of its own.
-                file.append(memoryview(zeros)[: size - start])
-                file.sync()
+                # In small parts, and few syncs: each of those is a transaction of the file system.
+                if start and start % LOG_PREPARE_SYNC_BYTES == 0:
+                    file.sync()
+                file.append(zeros[: size - start])
+            file.sync()
             self._disk.sync_folder(self._folder)
         except BaseException:
             self._discard(_Prepared(file, path, size))

@@ -11,11 +11,10 @@ at a time, and the next when it is this connection's turn again.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Final, cast
+from typing import Any, cast
 
 import h11
 
-from moorline.core.access.web_origin import cors_headers
 from moorline.core.door import Door
 from moorline.limits import (
     HTTP_BODY_MS,
@@ -26,9 +25,11 @@ from moorline.limits import (
     HTTP_WRITE_MS,
 )
 from moorline.net.acceptor import Visit
+from moorline.net.http.answer import BUSY, MISTAKE, NO_ROOM, SERVED_SOON, written
+from moorline.net.http.entrance import Entrance
 from moorline.net.http.head import Head, declared_bytes, framing_problem, judged_head, too_large
 from moorline.net.http.intake import Intake
-from moorline.net.http.logins import Brought, Facts, Logins
+from moorline.net.http.logins import Facts, Logins
 from moorline.net.http.messages import BadRequest, Request, Response, refusal, text_response
 from moorline.net.http.peer import Peer
 from moorline.net.http.routes import AnyRoute, Entry, Route, Routes, SocketRoute
@@ -36,17 +37,6 @@ from moorline.net.http.turns import Turns
 from moorline.net.http.websocket import WebSocket
 
 log = logging.getLogger("moorline.net")
-
-BUSY: Final = (
-    b"HTTP/1.1 503 Service Unavailable\r\n"
-    b"content-length: 0\r\nretry-after: 1\r\nconnection: close\r\n\r\n"
-)
-"""More ask than are answered at once."""
-
-MISTAKE: Final = refusal(500, "INTERNAL", "a mistake in the node; its log says more")
-NO_ROOM: Final = refusal(
-    503, "BUSY", "this node has as many connections as it takes", (("retry-after", "1"),)
-)
 
 
 class HttpConnection(asyncio.Protocol):
@@ -64,6 +54,7 @@ class HttpConnection(asyncio.Protocol):
         """`long_stays` is the door at whose expense WebSockets and long polls stay."""
         self._routes = routes
         self._logins = logins
+        self._entrance = Entrance(logins, self._ended_by_access)
         self._visit = visit
         self._turns = turns
         self._long_stays = long_stays
@@ -74,9 +65,6 @@ class HttpConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._intake = Intake()
         self._timer: asyncio.TimerHandle | None = None
-        self._facts = Facts("", "", False)
-        self._peer: Peer | None = None
-        self._peer_key: tuple[bytes, bool, bool] | None = None
         self._route: AnyRoute | None = None
         self._request: Request | None = None
         """The one whose body is read, or that is answered."""
@@ -96,11 +84,6 @@ class HttpConnection(asyncio.Protocol):
         self._is_over = False
 
     @property
-    def held_bytes(self) -> int:
-        """What has come and is not heard yet."""
-        return len(self._intake)
-
-    @property
     def _h11(self) -> h11.Connection:
         return self._intake.h11
 
@@ -116,7 +99,7 @@ class HttpConnection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         own = transport.get_extra_info("sockname")
         link = transport.get_extra_info("ssl_object")
-        self._facts = Facts(
+        self._entrance.facts = Facts(
             str(peer[0]) if peer else "",
             str(own[0]) if own else "",
             link is not None,
@@ -140,7 +123,7 @@ class HttpConnection(asyncio.Protocol):
             return False
         is_held = isinstance(self._route, Route) and self._route.is_held
         is_asking = self._is_answering or self._is_in_line or not self._is_writable
-        if is_asking and not is_held and not self._facts.is_encrypted:
+        if is_asking and not is_held and not self._entrance.facts.is_encrypted:
             # It has said all that it wants to, and hears the answers.
             self._has_ended = True
             return True
@@ -151,7 +134,7 @@ class HttpConnection(asyncio.Protocol):
         self._stop_timer()
         if self._answer is not None:
             self._answer.cancel()
-        self._end_peer()
+        self._entrance.end()
         self._set_gone()
 
     def pause_writing(self) -> None:
@@ -252,11 +235,9 @@ class HttpConnection(asyncio.Protocol):
         self._is_idle = True
         headers = [(bytes(name), bytes(value)) for name, value in event.headers]
         method = event.method.decode("ascii")
-        self._request = request = Request(
-            method, event.target, headers, self._logins.nobody(self._facts)
-        )
+        self._request = request = Request(method, event.target, headers, self._entrance.nobody())
         self._body.clear()
-        self._head = judged_head(self._routes, self._logins, self._facts, request)
+        self._head = judged_head(self._routes, self._logins, self._entrance.facts, request)
         self._route = self._head.route
         has_body = declared_bytes(headers) != 0
         refused = framing_problem(event.http_version, headers, self._head)
@@ -306,7 +287,7 @@ class HttpConnection(asyncio.Protocol):
             self._serve(route, request)
             return
         try:
-            entered = self._login(route, request)
+            entered = self._entrance.login(self._head, request, is_later=route.entry is Entry.LATER)
         except BadRequest as error:
             self._send(refusal(400, "BAD_REQUEST", str(error)))
             return
@@ -314,24 +295,6 @@ class HttpConnection(asyncio.Protocol):
             self._wait(self._proven(route, request, entered))
         else:
             self._come_in(route, request, entered)
-
-    def _login(
-        self, route: AnyRoute, request: Request
-    ) -> Peer | Response | Coroutine[Any, Any, Peer | Response]:
-        """The peer of the last request, if this one brings the same; or else a new login."""
-        judged, asking, upgrade = self._head.judged, self._head.asking, self._head.upgrade
-        assert judged is not None
-        assert asking is not None
-        brought = Brought.by_headers(request.headers, upgrade.token if upgrade is not None else "")
-        key = brought.mark(), judged.is_page, asking.is_forwarded
-        peer = self._peer
-        if peer is not None and peer.is_open and peer.is_entered and key == self._peer_key:
-            return peer
-        self._end_peer()
-        self._peer_key = key
-        return self._logins.login(
-            self._facts, judged, asking, brought, is_later=route.entry is Entry.LATER
-        )
 
     async def _proven(
         self,
@@ -361,10 +324,9 @@ class HttpConnection(asyncio.Protocol):
         self._serve(route, request)
 
     def _keep(self, peer: Peer) -> None:
-        self._peer = peer
-        peer.cut = self._ended_by_access
+        self._entrance.keep(peer)
         if self._is_over:
-            self._end_peer()
+            self._entrance.end()
 
     def _serve(self, route: AnyRoute, request: Request) -> None:
         if not request.peer.is_open:
@@ -423,21 +385,8 @@ class HttpConnection(asyncio.Protocol):
         if self._is_over or self._h11.our_state not in {h11.SEND_RESPONSE, h11.IDLE}:
             self._close()
             return
-        headers = [
-            ("content-type", response.content_type),
-            ("content-length", str(len(response.body))),
-            ("x-content-type-options", "nosniff"),
-            *response.headers,
-        ]
-        if response.status in {204, 304}:
-            del headers[:2]
-        if self._head.judged is not None:
-            headers += cors_headers(self._head.judged).items()
-        sent = self._h11.send(h11.Response(status_code=response.status, headers=headers)) or b""
         is_head = request is not None and request.method == "HEAD"
-        if response.body and not is_head and response.status not in {204, 304}:
-            sent += self._h11.send(h11.Data(data=response.body)) or b""
-        sent += self._h11.send(h11.EndOfMessage()) or b""
+        sent = written(self._h11, response, judged=self._head.judged, is_head=is_head)
         self._is_answering = False
         self._request = self._route = None
         self._write(sent)
@@ -482,9 +431,8 @@ class HttpConnection(asyncio.Protocol):
         return self._is_settled
 
     def _open_socket(self, route: SocketRoute, request: Request) -> None:
-        upgrade, peer = self._head.upgrade, self._peer
+        upgrade = self._head.upgrade
         assert upgrade is not None
-        assert peer is not None
         assert self._transport is not None
         made = route.make(request)
         if isinstance(made, Response):
@@ -493,11 +441,11 @@ class HttpConnection(asyncio.Protocol):
         head = h11.InformationalResponse(status_code=101, headers=upgrade.headers)
         self._write(self._h11.send(head))
         self._stop_timer()
-        self._is_over, self._peer = True, None
+        self._is_over = True
         self.socket = WebSocket(
             self._transport,
             made,
-            peer,
+            self._entrance.take(),
             subprotocol=upgrade.subprotocol,
             keepalive_ms=self._keepalive_ms,
             message_bytes_max=route.message_bytes_max,
@@ -520,11 +468,6 @@ class HttpConnection(asyncio.Protocol):
             self._refuse(refusal(401, code, text))
         else:
             self._close()
-
-    def _end_peer(self) -> None:
-        peer, self._peer = self._peer, None
-        if peer is not None:
-            peer.end("DONE")
 
     def _write(self, data: bytes | None) -> None:
         if data and self._transport is not None and not self._transport.is_closing():
@@ -551,7 +494,3 @@ class HttpConnection(asyncio.Protocol):
     def _set_gone(self) -> None:
         if not self.gone.done():
             self.gone.set_result(None)
-
-
-SERVED_SOON: Final = Response(0)
-"""In the place of an answer: the proof is checked, and the handler is called next."""

@@ -301,6 +301,17 @@ class Logins:
                 text = "a pass is not taken over a connection that others can read: use https"
             self._tell(peer, BY_NOTHING, "", text)
             return text
+        proof = found.identity.proof
+        mechanism = BY_NOTHING if proof is Proof.NOTHING else proof.value
+        taken = self._taken(peer)
+        # What a ticket proves HTTP has no other way for; all else the address names, or does not take.
+        if proof is not Proof.KERBEROS and (taken is None or mechanism not in taken.mechanisms):
+            text = (
+                f"this pass was asked for by a proof that is not taken here ({mechanism}): ask for one as "
+                "somebody else"
+            )
+            self._tell(peer, mechanism, "", text)
+            return text
         peer.is_local = found.is_local
         return found.identity
 

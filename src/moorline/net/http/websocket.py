@@ -220,11 +220,6 @@ class WebSocket(asyncio.Protocol):
     # --- inside -----------------------------------------------------------------------------------
 
     @property
-    def held_bytes(self) -> int:
-        """What has come and waits for its turn."""
-        return len(self._unheard)
-
-    @property
     def _is_deaf(self) -> bool:
         return self._state in {State.FAILED, State.GONE}
 

@@ -1,4 +1,4 @@
-"""Room: sessions. Places of a plain subscription, as they come from its client and go to it.
+"""Room: sessions. Cursors of a plain subscription, as they come from its client and go to it.
 
 They are the client's word. It may name what it likes: nobody else reads by it, and what it passes over it has
 done to itself. Offsets that this node has not given yet are cut to its end: a shard that lost its newest
@@ -12,16 +12,16 @@ from moorline.core.stream import Shard
 from moorline.errors import BadStart
 from moorline.limits import CLIENT_SHARDS_MAX, SEQUENCE_FIRST_MAX, STREAM_SHARDS_MAX
 from moorline.topics.directory import StreamDirectory
-from moorline.wire.topic import HomePlaces, ShardPlace
+from moorline.wire.topic import HomeCursors, ToldCursor
 
 
 def cursors_told(
-    places: Sequence[HomePlaces], directory: StreamDirectory
+    told: Sequence[HomeCursors], directory: StreamDirectory
 ) -> list[tuple[Shard, Cursor]]:
     """What a client says of where it was."""
-    if sum(len(shards) for _, shards in places) > CLIENT_SHARDS_MAX:
+    if sum(len(shards) for _, shards in told) > CLIENT_SHARDS_MAX:
         raise BadStart(f"a subscription goes on in at most {CLIENT_SHARDS_MAX} shards")
-    for _, shards in places:
+    for _, shards in told:
         for number, offset, ranges in shards:
             # No shard has such a number, and no message such an offset: nothing is made for them.
             far = max([offset, *(upto for _, upto in ranges)])
@@ -29,7 +29,7 @@ def cursors_told(
                 raise BadStart(f"no stream has a place like shard {number}, offset {far}")
     return [
         (Shard(home, number), _cursor(Shard(home, number), offset, ranges, directory))
-        for home, shards in places
+        for home, shards in told
         for number, offset, ranges in shards
     ]
 
@@ -48,9 +48,9 @@ def _cursor(
     return progress.cursor()
 
 
-def places_of(cursors: Iterable[tuple[Shard, Cursor]]) -> list[HomePlaces]:
+def cursors_of(cursors: Iterable[tuple[Shard, Cursor]]) -> list[HomeCursors]:
     """For a client; of more shards than it may name none, and it begins anew elsewhere."""
-    by_home: dict[str, list[ShardPlace]] = {}
+    by_home: dict[str, list[ToldCursor]] = {}
     count = 0
     for shard, cursor in cursors:
         by_home.setdefault(shard.home, []).append((shard.number, cursor.offset, ()))

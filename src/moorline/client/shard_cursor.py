@@ -1,19 +1,19 @@
 """Room: client. Where a plain subscription is in each shard, so that it can go on at another node.
 
-A plain subscription has no place at a node: it ends with its connection. Done is what was acknowledged, what
+A plain subscription has no cursor at a node: it ends with its connection. Done is what was acknowledged, what
 the node passed over between two messages because it does not match, and what it said to be lost. All else
-comes again. What is told of a place is bounded: of very many holes the highest are told as not done.
+comes again. What is told of a cursor is bounded: of very many holes the highest are told as not done.
 """
 
 from collections.abc import Iterable, Sequence
 
 from moorline.core.delivery.progress import Cursor, Progress
 from moorline.core.stream import Shard
-from moorline.limits import CLIENT_PLACE_RANGES_MAX, CLIENT_RANGES_MAX
-from moorline.wire.topic import HomePlaces, ShardPlace
+from moorline.limits import CLIENT_CURSOR_RANGES_MAX, CLIENT_RANGES_MAX
+from moorline.wire.topic import HomeCursors, ToldCursor
 
 
-class Place:
+class ShardCursor:
     """One shard."""
 
     __slots__ = ("_progress", "_seen")
@@ -47,7 +47,7 @@ class Place:
         """Everything below is done."""
         return self._progress.low
 
-    def told(self, number: int, ranges_max: int = CLIENT_PLACE_RANGES_MAX) -> ShardPlace:
+    def told(self, number: int, ranges_max: int = CLIENT_CURSOR_RANGES_MAX) -> ToldCursor:
         cursor = self._progress.cursor()
         return number, cursor.offset, tuple(cursor.acked[:ranges_max])
 
@@ -56,42 +56,42 @@ class Place:
         self._seen = self._progress.low
 
 
-class Places:
+class ShardCursors:
     """All shards of a subscription."""
 
     def __init__(self) -> None:
-        self._places: dict[Shard, Place] = {}
+        self._cursors: dict[Shard, ShardCursor] = {}
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._cursors)
 
-    def begin(self, told: Iterable[HomePlaces]) -> None:
+    def begin(self, told: Iterable[HomeCursors]) -> None:
         """Where the node says that the subscription begins; what has come meanwhile is further."""
         for home, shards in told:
             for number, offset, _ in shards:
-                self._places.setdefault(Shard(home, number), Place(offset))
+                self._cursors.setdefault(Shard(home, number), ShardCursor(offset))
 
-    def at(self, shard: Shard, first: int) -> Place:
+    def at(self, shard: Shard, first: int) -> ShardCursor:
         """Of a shard from which messages come, the first at that offset."""
-        place = self._places.get(shard)
-        if place is None:
+        cursor = self._cursors.get(shard)
+        if cursor is None:
             # A new shard is read from its beginning, and what lies before its first message is not for us.
-            place = self._places[shard] = Place(first)
-        return place
+            cursor = self._cursors[shard] = ShardCursor(first)
+        return cursor
 
-    def known(self, shard: Shard) -> Place | None:
-        return self._places.get(shard)
+    def known(self, shard: Shard) -> ShardCursor | None:
+        return self._cursors.get(shard)
 
     def again(self) -> None:
-        for place in self._places.values():
-            place.again()
+        for cursor in self._cursors.values():
+            cursor.again()
 
-    def told(self) -> Sequence[HomePlaces]:
+    def told(self) -> Sequence[HomeCursors]:
         """For the next node."""
-        by_home: dict[str, list[ShardPlace]] = {}
+        by_home: dict[str, list[ToldCursor]] = {}
         # All of them together fit a frame.
-        ranges_max = CLIENT_RANGES_MAX // max(1, len(self._places))
-        ranges_max = min(ranges_max, CLIENT_PLACE_RANGES_MAX)
-        for shard, place in self._places.items():
-            by_home.setdefault(shard.home, []).append(place.told(shard.number, ranges_max))
+        ranges_max = CLIENT_RANGES_MAX // max(1, len(self._cursors))
+        ranges_max = min(ranges_max, CLIENT_CURSOR_RANGES_MAX)
+        for shard, cursor in self._cursors.items():
+            by_home.setdefault(shard.home, []).append(cursor.told(shard.number, ranges_max))
         return [(home, shards) for home, shards in sorted(by_home.items())]

@@ -3,16 +3,16 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorline.client.place import Place, Places
+from moorline.client.shard_cursor import ShardCursor, ShardCursors
 from moorline.core.delivery.progress import Cursor, Progress
 from moorline.core.stream import Shard
-from moorline.limits import CLIENT_PLACE_RANGES_MAX
+from moorline.limits import CLIENT_CURSOR_RANGES_MAX
 
 SHARD = Shard("home", 0)
 
 
-def is_done(place: Place, offset: int) -> bool:
-    _, low, ranges = place.told(0)
+def is_done(cursor: ShardCursor, offset: int) -> bool:
+    _, low, ranges = cursor.told(0)
     return Progress(Cursor(low, ranges)).is_done(offset)
 
 
@@ -25,65 +25,65 @@ def test_what_is_told_is_what_was_acknowledged_and_what_is_not_for_us(
     ours: set[int], sizes: list[int], chance: object
 ) -> None:
     """Messages that match come in batches of any size; some are acknowledged, in any order."""
-    place, coming = Place(0), sorted(ours)
+    cursor, coming = ShardCursor(0), sorted(ours)
     acked: set[int] = set()
     came: set[int] = set()
     for size in sizes:
         batch, coming = coming[:size], coming[size:]
         if not batch:
             break
-        assert place.came(batch[0], batch[-1] + 1)
+        assert cursor.came(batch[0], batch[-1] + 1)
         came.update(batch)
         for one, following in zip(batch, [*batch[1:], batch[-1] + 1], strict=True):
             if chance.random() < 0.6:  # type: ignore[attr-defined]
-                place.done(one, following)
+                cursor.done(one, following)
                 acked.add(one)
     for offset in ours:
-        assert is_done(place, offset) == (offset in acked), f"{offset} of {sorted(ours)}"
+        assert is_done(cursor, offset) == (offset in acked), f"{offset} of {sorted(ours)}"
     if came and came == acked:
-        assert place.offset > max(came), "nothing is left over of what does not match"
+        assert cursor.offset > max(came), "nothing is left over of what does not match"
 
 
 def test_what_comes_again_does_not_pass_over_what_is_out() -> None:
-    place = Place(0)
-    assert place.came(5, 10)
-    assert not place.came(5, 6), "it was rejected, and comes again"
-    place.done(5, 6)
-    assert not is_done(place, 7)
+    cursor = ShardCursor(0)
+    assert cursor.came(5, 10)
+    assert not cursor.came(5, 6), "it was rejected, and comes again"
+    cursor.done(5, 6)
+    assert not is_done(cursor, 7)
 
 
 def test_a_loss_is_done_and_what_lies_before_it_is_not() -> None:
-    place = Place(0)
-    place.came(0, 4)
-    place.lost(10, 20)
-    assert not is_done(place, 2)
-    assert not is_done(place, 6), "it may be on its way"
-    assert is_done(place, 15)
+    cursor = ShardCursor(0)
+    cursor.came(0, 4)
+    cursor.lost(10, 20)
+    assert not is_done(cursor, 2)
+    assert not is_done(cursor, 6), "it may be on its way"
+    assert is_done(cursor, 15)
 
 
 def test_behind_a_lost_connection_what_is_not_done_counts_as_not_come() -> None:
-    place = Place(3)
-    place.came(3, 9)
-    place.done(3, 5)
-    place.again()
-    assert place.came(5, 9), "the same once more is new on the new connection"
-    place.done(5, 9)
-    assert place.offset == 9
+    cursor = ShardCursor(3)
+    cursor.came(3, 9)
+    cursor.done(3, 5)
+    cursor.again()
+    assert cursor.came(5, 9), "the same once more is new on the new connection"
+    cursor.done(5, 9)
+    assert cursor.offset == 9
 
 
 def test_of_very_many_holes_the_highest_come_again() -> None:
-    places = Places()
-    place = places.at(SHARD, 0)
-    for offset in range(1, 2 * CLIENT_PLACE_RANGES_MAX + 9, 2):
-        place.done(offset, offset + 1)
-    ((home, ((number, low, ranges),)),) = places.told()
+    cursors = ShardCursors()
+    cursor = cursors.at(SHARD, 0)
+    for offset in range(1, 2 * CLIENT_CURSOR_RANGES_MAX + 9, 2):
+        cursor.done(offset, offset + 1)
+    ((home, ((number, low, ranges),)),) = cursors.told()
     assert (home, number, low) == ("home", 0, 0)
-    assert len(ranges) == CLIENT_PLACE_RANGES_MAX
+    assert len(ranges) == CLIENT_CURSOR_RANGES_MAX
     assert ranges[0] == (1, 2)
 
 
 def test_what_has_come_before_the_answer_is_further_than_what_the_answer_says() -> None:
-    places = Places()
-    places.at(SHARD, 7)
-    places.begin([("home", [(0, 4, ()), (1, 2, ())])])
-    assert places.told() == [("home", [(0, 7, ()), (1, 2, ())])]
+    cursors = ShardCursors()
+    cursors.at(SHARD, 7)
+    cursors.begin([("home", [(0, 4, ()), (1, 2, ())])])
+    assert cursors.told() == [("home", [(0, 7, ()), (1, 2, ())])]

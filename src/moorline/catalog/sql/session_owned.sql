@@ -1,0 +1,2 @@
+-- How many sessions somebody has made that are still there.
+select count(*) from moorline.session where owner = $1
