@@ -1830,6 +1830,9 @@ VALUE_HEARTBEAT_MS = 5_000
 VALUE_DEAD_MS = 100_000
 """A publisher that said nothing for so long is lost, as the specification says."""
 
+VALUE_LAST_LOOK_MS = 50
+"""Before a publisher is taken for dead, for what has come while our own process stood still."""
+
 SUBSCRIBED_BYTES_MAX = 512 * KIB
 """Values of one answer to a subscription: half a frame. One that is larger comes alone."""
 
@@ -1971,8 +1974,9 @@ RECORD_WHERE_VALUES_MAX = 1_000
 RECORD_PERMIT_OWNERS_MAX = 10_000
 """Owners that one permit names: each is in the condition of its scans, some 200 KB."""
 
-RECORD_KNOWN_IDS_MAX = 10_000_000
-"""Ids that a client says it knows, in ranges: each may become a deletion. More are told by digest."""
+RECORD_KNOWN_IDS_MAX = 2_000_000
+"""Ids that a client says it knows, in ranges: each may become a deletion, some 100 MB and a second of all of
+them, for a few characters. More are told by digest."""
 
 RECORD_CURSOR_OPEN_MAX = 1_000
 """Open transactions in a cursor; with more of them it says that there is no replay."""
@@ -1980,8 +1984,9 @@ RECORD_CURSOR_OPEN_MAX = 1_000
 RECORD_EPOCH_CHARACTERS_MAX = 128
 """A uuid, a system identifier and a timeline."""
 
-RECORD_RECENT_BYTES_MAX = 64 * MIB
-"""Changes of a table's last steps that a node keeps for those who are behind; more are read from the log."""
+RECORD_RECENT_BYTES_MAX = 16 * MIB
+"""Changes of a table's last steps that a node keeps for those who are behind; more are read from the log.
+All of them are folded, and sent, in one turn of the loop: at most some 40 ms."""
 
 RECORD_STEP_MS = 20
 """Time from the end of a step of a table's feed to the next one: an idle one costs Postgres 0.2 ms."""
@@ -2097,11 +2102,8 @@ RECORDS_RENEW_ROWS_MAX = 10_000
 RECORDS_IDLE_MS = 5_000
 """Time for which the feed of a table is kept without subscribers: a page that is loaded again finds it."""
 
-RECORDS_UNKNOWN_MS = 1_000
-"""Time for which a name that no database has registered is not asked for again."""
-
-RECORDS_UNKNOWN_MAX = 1_000
-"""Such names that are remembered: whoever may subscribe to anything could make up any."""
+RECORDS_LOOKS_APART_MS = 20
+"""Between two looks for names of tables: whoever asks for thousands of them waits so long for each look."""
 
 RECORDS_AWAY_MS_MAX = 2_000
 """Longest pause between two tries while a database does not answer."""
@@ -2204,6 +2206,9 @@ MQTT_ALIASES_MAX = 64
 
 MQTT_CONNECT_MS = 10_000
 """Within this time of its connection a client has said who it is."""
+
+MQTT_REFERENCES_TOLD_MAX = 8
+"""Other nodes that a client is told of: it tries one after the other."""
 
 MQTT_SYSTEM_TOPICS_MS = 10_000
 """Time between two values of a topic of $SYS, as dashboards expect them."""

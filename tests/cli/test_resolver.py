@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 import subprocess
 import threading
 from collections.abc import Coroutine, Iterator
@@ -98,6 +99,20 @@ def test_an_error_says_its_class_and_the_others_are_shown(node: NodeProcess) -> 
         given = ("5",) if command == "write" else ("--count=1",) if command == "watch" else ()
         none = run_moor("value", command, "bad", *given, f"--address={node.address}")
         assert none.stderr.startswith("moor: BadPath: "), (command, none.stderr)
+
+
+def test_what_hangs_is_unreachable_by_its_address(node: NodeProcess) -> None:
+    node.signal(signal.SIGSTOP)
+    try:
+        for command, *given in (("get",), ("write", "5")):
+            words = ("value", command, "/oslo/wind", *given, "--timeout=1")
+            done = run_moor(*words, f"--address={node.address}")
+            assert done.returncode == 10
+            assert done.stderr.startswith(
+                f"moor: Unreachable: {node.address}: no answer within 1 s"
+            )
+    finally:
+        node.signal(signal.SIGCONT)
 
 
 @pytest.mark.usefixtures("publishing")

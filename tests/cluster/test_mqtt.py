@@ -1,12 +1,15 @@
 """Clients of MQTT on several nodes of a cluster: sessions that move, ids that are taken over."""
 
 import asyncio
+import signal
+import time
 
 import pytest
-from tests.cluster.running import Nodes
+from tests.cluster.running import WITHIN_S, Nodes
 from tests.mqtt.wire_client import WireClient
 
 from moorline.core.mqtt.packets import (
+    Connack,
     Disconnect,
     Pubcomp,
     Publish,
@@ -95,3 +98,57 @@ async def test_messages_and_retained_ones_come_from_all_nodes(nodes: Nodes) -> N
         assert got == {b"kept", b"live"}
 
     await asyncio.to_thread(all_of_it)
+
+
+async def test_a_client_is_sent_to_the_node_that_should_serve_it(nodes: Nodes) -> None:
+    """To the one that knows what became of its publishes of QoS 2, and away from one that stops."""
+    for name in ("a", "b"):
+        await nodes.start(name, flags=[f"--set=mqtt_reference={name}.example:1883"])
+
+    def asked(node: str, level: int = 5) -> tuple[WireClient, Connack]:
+        client = WireClient(nodes[node].mqtt, level, "writer")
+        return client, client.connect(clean=False, expiry_s=600)
+
+    def sent_on(of: str, at: str) -> tuple[str | None, int]:
+        """Where `at` sends somebody whose publish is unfinished at `of`, once it has heard of that node."""
+        end_s = time.monotonic() + WITHIN_S
+        while True:
+            writer, _ = asked(of)
+            # PUBREC comes, and PUBREL is not said.
+            assert writer.publish("t", b"x", 2) is ReasonCode.SUCCESS
+            packet_id = writer._ids
+            writer.socket.close()
+            other, said = asked(at)
+            other.socket.close()
+            if said.reason is ReasonCode.USE_ANOTHER_SERVER:
+                return said.properties.server_reference, packet_id
+            assert said.reason is ReasonCode.SUCCESS
+            assert time.monotonic() < end_s
+            finished(of, packet_id)
+
+    def finished(at: str, packet_id: int) -> None:
+        writer, said = asked(at)
+        assert said.session_present
+        writer.say(Pubrel(packet_id))
+        assert writer.hear(Pubcomp).reason is ReasonCode.SUCCESS
+        writer.socket.close()
+
+    def both() -> None:
+        reference, packet_id = sent_on("b", "a")
+        assert reference == "b.example:1883"
+        finished("b", packet_id)
+        # Nothing is unfinished any more: any node serves it.
+        other, said = asked("a")
+        assert (said.reason, said.session_present) == (ReasonCode.SUCCESS, True)
+        # Before MQTT 5 nobody can be sent anywhere.
+        assert other.publish("t", b"y", 2) is ReasonCode.SUCCESS
+        _, said = asked("b", 4)
+        assert (said.reason, said.session_present) == (ReasonCode.SUCCESS, True)
+
+    await asyncio.to_thread(both)
+    watcher, _ = await asyncio.to_thread(joined, nodes, "a", "watcher")
+    nodes["a"].signal(signal.SIGTERM)
+    said = await asyncio.to_thread(watcher.hear, Disconnect)
+    assert said.reason is ReasonCode.USE_ANOTHER_SERVER
+    assert said.properties.server_reference == "b.example:1883"
+    await asyncio.to_thread(nodes["a"].process.wait, 30)

@@ -1,8 +1,11 @@
 """`moor client`: who is connected, what one does, and to end one."""
 
 import json
+from pathlib import Path
 
+import pytest
 from tests.mqtt.conftest import Join
+from tests.mqtt.wire_client import WireClient
 from tests.process.nodes import NodeProcess, run_moor
 
 from moorline.core.mqtt.packets import Disconnect
@@ -47,3 +50,18 @@ def test_figures_are_on_metrics(node: NodeProcess, join: Join, name: str) -> Non
         text = answer.read().decode()
     for figure in ("mqtt_clients", "mqtt_connects_total", "mqtt_refused_total"):
         assert figure in text
+
+
+@pytest.mark.parametrize("version", [5, 4])
+def test_whoever_finds_no_room_is_told_so_in_its_version(tmp_path: Path, version: int) -> None:
+    with NodeProcess(tmp_path / "data", "--set=connections_max=4") as node:
+        clients, said = [], []
+        for number in range(8):
+            clients.append(WireClient(node.mqtt, version, f"c{number}"))
+            said.append(clients[-1].connect().reason)
+        assert said[0] is ReasonCode.SUCCESS
+        busy = ReasonCode.SERVER_BUSY if version == 5 else ReasonCode.SERVER_UNAVAILABLE
+        assert said[-1] is busy
+        assert clients[-1].is_closed()
+        for client in clients:
+            client.socket.close()

@@ -1,6 +1,7 @@
 """Shared subscriptions are the durable groups: members of MQTT beside native ones."""
 
 import asyncio
+import time
 
 import pytest
 from tests.mqtt.conftest import Join
@@ -25,8 +26,6 @@ def heard(client: WireClient) -> list[bytes]:
 
 def gathered(clients: list[WireClient], count: int) -> list[list[bytes]]:
     """All of them hear until they have so many together."""
-    import time
-
     found: list[list[bytes]] = [[] for _ in clients]
     end = time.monotonic() + 30
     while sum(map(len, found)) < count:
@@ -37,7 +36,9 @@ def gathered(clients: list[WireClient], count: int) -> list[list[bytes]]:
 
 
 @pytest.mark.parametrize("prefix", ["$share", "$shared", "$queue"])
-def test_members_share_what_is_published(join: Join, name: str, level: int, prefix: str) -> None:
+def test_q30_members_share_what_is_published(
+    join: Join, name: str, level: int, prefix: str
+) -> None:
     members = [join(level=level) for _ in range(2)]
     for member in members:
         said = member.subscribe(f"{prefix}/{name}/{name}/#")
@@ -49,7 +50,7 @@ def test_members_share_what_is_published(join: Join, name: str, level: int, pref
     assert sorted(int(one) for mine in found for one in mine) == list(range(60))
 
 
-def test_what_a_member_had_in_hand_goes_to_another(join: Join, name: str) -> None:
+def test_q31_what_a_member_had_in_hand_goes_to_another(join: Join, name: str) -> None:
     first = join()
     first.subscribe(f"$share/{name}/{name}")
     writer = join()
@@ -63,7 +64,7 @@ def test_what_a_member_had_in_hand_goes_to_another(join: Join, name: str) -> Non
     assert sorted(map(int, found)) == list(range(5))
 
 
-def test_a_group_keeps_its_place_while_nobody_is_there(join: Join, name: str) -> None:
+def test_q33_a_group_keeps_its_place_while_nobody_is_there(join: Join, name: str) -> None:
     member = join()
     member.subscribe(f"$share/{name}/{name}")
     member.say(Disconnect())
@@ -85,7 +86,7 @@ def test_no_local_is_refused_for_a_group(join: Join, name: str) -> None:
     assert client.hear(Disconnect).reason is ReasonCode.PROTOCOL_ERROR
 
 
-def test_a_puback_with_an_error_counts_as_a_failure_until_the_message_is_a_dead_letter(
+def test_q34_a_puback_with_an_error_counts_until_the_message_is_a_dead_letter(
     node: NodeProcess, join: Join, name: str
 ) -> None:
     done = run_moor(
@@ -110,7 +111,54 @@ def test_a_puback_with_an_error_counts_as_a_failure_until_the_message_is_a_dead_
     assert ("dead-deliveries", "3") in letter.properties.user
 
 
-async def test_a_native_member_and_one_of_mqtt_share_a_group(
+def test_q31_what_goes_to_another_member_stays_in_order(join: Join, name: str) -> None:
+    """Of each topic, which is the key of messages that name none; and it is counted as a second try."""
+    first = join()
+    first.subscribe(f"$share/{name}/{name}/#")
+    writer = join()
+    for number in range(60):
+        writer.publish(f"{name}/{number % 3}", b"%d" % number, 1)
+    held = [first.hear(Publish) for _ in range(60)]
+    for one in held[:9]:
+        first.say(Puback(one.packet_id))
+    assert first.is_silent(Puback)
+    first.socket.close()
+    second = join()
+    second.subscribe(f"$share/{name}/{name}/#")
+    (found,) = gathered([second], 51)
+    numbers = [int(one) for one in found]
+    rest = {int(one.payload) for one in held[9:]}
+    assert rest <= set(numbers)
+    for topic in range(3):
+        mine = [number for number in numbers if number % 3 == topic]
+        assert mine == sorted(mine)
+
+
+def test_q32_a_member_that_is_full_is_passed_over(join: Join, name: str) -> None:
+    """One that takes a single message at a time, and says nothing to it, holds nobody up."""
+    full, free = join(receive_max=1), join()
+    for member in (full, free):
+        member.subscribe(f"$queue/{name}/{name}/#")
+    writer = join()
+    count = 200
+    for number in range(count):
+        writer.publish(f"{name}/{number}", b"%d" % number, 1)
+    stuck = full.hear(Publish)
+    found: set[int] = set()
+    end = time.monotonic() + 30
+    # What was handed to the full one and waits there is the only thing that others do not get.
+    while len(found) < count // 2:
+        assert time.monotonic() < end, len(found)
+        found |= {int(one) for one in heard(free)}
+    assert full.is_silent(Publish)
+    full.socket.close()
+    while len(found) < count:
+        assert time.monotonic() < end, sorted(set(range(count)) - found)
+        found |= {int(one) for one in heard(free)}
+    assert int(stuck.payload) in found
+
+
+async def test_q30_a_native_member_and_one_of_mqtt_share_a_group(
     node: NodeProcess, join: Join, name: str
 ) -> None:
     member, writer = join(), join()

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,10 +13,13 @@ from tests.resolver.processes import resolver_node
 from tests.resolver.publishing import Listener, WirePublisher, caller_to, codes, resolve
 
 import moorline
-from moorline.client.resolution import Resolution
+from moorline.client.resolution import Grant, Resolution
 from moorline.client.resolver import Resolver
+from moorline.client.values.link import LinkSettings, PublisherLink
 from moorline.client.values.publisher import Publisher
 from moorline.client.values.subscriber import Subscriber
+from moorline.client.values.subscription import ValueSubscription
+from moorline.config.addresses import listen_address
 from moorline.core.sets.digest import Digest
 from moorline.errors import NotFound, Unreachable
 from moorline.limits import PATHS_PER_CALL_MAX
@@ -95,6 +98,21 @@ async def test_t17_behind_a_restart_old_tokens_are_denied_and_durable_subscriber
         async with publisher_at(node) as publisher, Subscriber(address) as subscriber:
             before = await (resolver := Resolver(address)).resolve(PATHS[0])
             await resolver.close()
+            # By an identity of its own: what the subscriber has stays out of it.
+            link = await PublisherLink.open(
+                listen_address(publisher.address),
+                publisher.instance,
+                LinkSettings(20_000, 60_000, 60_000),
+                updated=lambda *_: None,
+                ended=lambda *_: None,
+                lost=lambda *_: None,
+            )
+
+            async def shown(grant: Grant) -> str:
+                (answer,) = await link.subscribe([(PATHS[0], grant)])
+                return answer.code
+
+            assert await shown(before.publishers[0].grant) == ""
             durable = subscriber.durable_subscribe(PATHS[0])
             assert await durable.wait(10) == 1
             node.kill()
@@ -104,11 +122,84 @@ async def test_t17_behind_a_restart_old_tokens_are_denied_and_durable_subscriber
                     after = await again.resolve(PATHS[0])
                     old, new = before.publishers[0].grant, after.publishers[0].grant
                     assert old.resolver != new.resolver
-                    assert old.token != new.token
+                    assert [await shown(old), await shown(new)] == ["DENIED", ""]
+                link.close()
+                # What runs goes on, and what is lost behind it comes back by itself.
+                assert durable.is_alive
+                next(one for one in publisher.values.values() if one.path == PATHS[0]).unpublish()
+                async with asyncio.timeout(20):
+                    while durable.is_alive:
+                        await asyncio.sleep(0.01)
+                publisher.publish(PATHS[0], 3)
+                assert await durable.wait(30) == 3
                 publisher.publish("/oslo/new", 2)
                 await publisher.commit()
                 await publisher.replicated(30)
                 assert await subscriber.durable_subscribe("/oslo/new").wait(20) == 2
+
+
+async def test_t34_three_resolvers_that_are_killed_and_start_empty_are_whole_again(
+    tmp_path: Path,
+) -> None:
+    """T34: every path is back at each of them by itself, and running subscriptions never drop."""
+    names = ("one", "two", "three")
+    paths = [f"/oslo/{number}" for number in range(2_000)]
+    async with AsyncExitStack() as stack:
+        nodes = [stack.enter_context(resolver_node(tmp_path, name=name)) for name in names]
+        addresses = [node.address for node in nodes]
+        publisher = await stack.enter_async_context(Publisher(addresses))
+        values = publisher.publish_all((path, 0) for path in paths)
+        await publisher.current(30)
+        subscriber = await stack.enter_async_context(Subscriber(addresses))
+        found = await subscriber.subscribe_all(paths[:50])
+        handles = [one for one in found if isinstance(one, ValueSubscription)]
+        assert len(handles) == 50
+        for node in nodes:
+            node.kill()
+        for number in range(1, 20):
+            publisher.update_all([value.id for value in values], [number] * len(values))
+            assert await publisher.commit(10) == 1
+        # In threads: the publisher is in this process, and goes on saying that it lives.
+        starts = [
+            asyncio.to_thread(resolver_node, tmp_path, f"--listen={address}", name=name)
+            for name, address in zip(names, addresses, strict=True)
+        ]
+        for again in await asyncio.gather(*starts):
+            stack.enter_context(again)
+        await publisher.current(60)
+        for address in addresses:
+            async with Resolver(address) as resolver:
+                everything = await resolver.resolve_all(paths)
+                assert all(isinstance(one, Resolution) for one in everything), address
+        async with asyncio.timeout(20):
+            while {handle.value for handle in handles} != {19}:
+                await asyncio.sleep(0.01)
+        assert all(handle.is_alive and not handle.why for handle in handles)
+
+
+@pytest.mark.parametrize("waves", [4, pytest.param(40, marks=pytest.mark.long)])
+async def test_t51_idle_sockets_are_closed_and_others_are_served(
+    tmp_path: Path, waves: int
+) -> None:
+    """A thousand, and ten thousand of them, in waves of fewer than the node may have: each is closed by the
+    hello's timeout."""
+    with resolver_node(tmp_path, "--set=hello_timeout_ms=500", "--set=connections_max=400") as node:
+        host, port = node.address.removeprefix("tcp://").split(":")
+        reader = await caller_to(node.address)
+        for _ in range(waves):
+            idle = await asyncio.gather(
+                *(asyncio.open_connection(host, int(port)) for _ in range(250))
+            )
+            assert (await resolve(reader, "/nodes/node-1")).found[0].code == ""
+            async with asyncio.timeout(60):
+                ends = await asyncio.gather(
+                    *(near.read() for near, _ in idle), return_exceptions=True
+                )
+            # A goodbye that says why, or the end itself; none of them stays.
+            assert not any(isinstance(end, TimeoutError) for end in ends)
+            for _, writer in idle:
+                writer.close()
+        reader.abandon()
 
 
 async def test_t51_bad_hellos_and_idle_sockets_keep_nobody_from_being_served(

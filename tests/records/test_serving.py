@@ -1,6 +1,7 @@
 """Clients of records over real WebSockets: first syncs, live changes, and coming back."""
 
 import asyncio
+import json
 import random
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -461,6 +462,71 @@ async def test_known_ids_in_ranges_as_in_the_seed(site: Site) -> None:
         await site.execute("truncate things", "insert into things values (5, 1, 'NEW', 'n')")
         await site.equal(held, "workspace_id = 1")
     assert held.hows[0] == "ids"
+    assert held.drifts == 0
+
+
+async def test_of_known_ids_with_a_cursor_only_what_changed_comes(site: Site) -> None:
+    """The log does not reach back to it, but its snapshot says what has changed since."""
+    await site.execute(MANY)
+    node = await site.node(records={"log_life_s": 1, "prune_ms": 20})
+    held = Held("things", where={"workspace_id": 1})
+    async with client(url_of(node), held):
+        await site.equal(held, "workspace_id = 1")
+    await site.execute(*OFFLINE.values(), "insert into things values (9000, 1, 'NEW', 'new')")
+
+    async def is_pruned() -> bool:
+        return not await site.connection.fetchval("select count(*) from moorline_records.log_1")
+
+    async with asyncio.timeout(PATIENCE_S):
+        while not await is_pruned():
+            await asyncio.sleep(0.05)
+    held.left()
+    held.heard.clear()
+    held.wanted["ids"] = ranges_text(sorted(int(key[0]) for key in held.rows))
+    async with client(url_of(node), held):
+        await site.equal(held, "workspace_id = 1")
+        gone = {tuple(one.key) for one in held.heard if isinstance(one, Deletion)}
+        came = {json.loads(bytes(one.row))["id"] for one in held.heard if isinstance(one, Record)}
+        # Another column has values in rows that did not change: all of them come.
+        await site.execute("alter table things add added text default 'x'")
+        await site.equal(held, "workspace_id = 1")
+    assert held.hows[0] == "ids"
+    assert (gone, came) == ({("4",), ("7",)}, {1, 2, 9000})
+    assert held.drifts == 0
+
+
+async def test_t45_what_is_repeated_leaves_the_digest_as_it_is(site: Site) -> None:
+    await site.execute(MANY)
+    node = await site.node()
+    held, marks = Held("things"), Held("others")
+    await site.register("others")
+    async with client(url_of(node), held, marks):
+        await site.equal(held)
+        await site.equal(marks, table="others")
+        before = held.digest
+        # What is there already, and what is not, each twice; then what is taken back within one step.
+        for _ in range(2):
+            await site.execute(
+                "insert into things values (5, 1, 'NEW', 'n') on conflict do nothing",
+                "delete from things where id = 100000",
+                "update things set note = note where id < 10",
+            )
+        async with site.connection.transaction():
+            await site.execute(
+                "insert into things values (100000, 1, 'NEW', 'n')",
+                "delete from things where id = 100000",
+            )
+        held.heard.clear()
+        again = Held("things")
+        async with client(url_of(node), again):
+            await site.equal(again)
+        assert (held.digest, again.digest) == (before, before)
+        assert not any(isinstance(one, Record | Deletion) for one in held.heard)
+        # A message that comes twice changes nothing either.
+        for message in again.heard[:]:
+            if isinstance(message, Record):
+                again.take(message)
+        assert again.digest == before
     assert held.drifts == 0
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from tests.catalog.databases import empty_database, new_database
@@ -38,15 +39,21 @@ def some_clients(folder: Path) -> list[Client]:
 
 
 @pytest.mark.parametrize(
-    "seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 6))]
+    ("seed", "capture"),
+    [
+        (1, "log"),
+        *(pytest.param(seed, "log", marks=pytest.mark.long) for seed in range(2, 6)),
+        *(pytest.param(seed, "notify", marks=pytest.mark.long) for seed in range(6, 8)),
+    ],
 )
 async def test_t2_every_copy_is_its_table_and_the_control_misses_rows(
-    postgres: EmbeddedPostgres, tmp_path: Path, seed: int
+    postgres: EmbeddedPostgres, tmp_path: Path, seed: int, capture: Literal["log", "notify"]
 ) -> None:
     catalog, users = await new_database(postgres), await empty_database(postgres)
     heard: Counter[str] = Counter()
     hows: Counter[str] = Counter()
-    async with Trial(catalog, users, tmp_path, seed).open(some_clients(tmp_path)) as trial:
+    made = Trial(catalog, users, tmp_path, seed, capture)
+    async with made.open(some_clients(tmp_path)) as trial:
         looking = asyncio.create_task(trial.control.run())
         for faults in ROUNDS:
             await trial.round(*faults)
@@ -66,4 +73,4 @@ async def test_t2_every_copy_is_its_table_and_the_control_misses_rows(
     # A copy that differed and healed is a mistake of the node or of the copy, although it ended well.
     drifted = [client for client in trial.clients if client.heard["drifted"]]
     assert not drifted, [(client.name, client.story) for client in drifted]
-    assert hows["replay"], hows
+    assert hows["replay" if capture == "log" else "digest"], hows

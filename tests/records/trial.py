@@ -11,7 +11,7 @@ import random
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import asyncpg
 from chaos.proxy import LinkProxy
@@ -207,7 +207,15 @@ class Client:
 class Trial:
     """One database of users with a table, two nodes that serve it, and everybody else."""
 
-    def __init__(self, catalog: str, users: str, folder: Path, seed: int) -> None:
+    def __init__(
+        self,
+        catalog: str,
+        users: str,
+        folder: Path,
+        seed: int,
+        capture: Literal["log", "notify"] = "log",
+    ) -> None:
+        self._capture = capture
         self.chance = random.Random(seed)
         self.seed = seed
         self.nodes: dict[str, NodeProcess] = {}
@@ -229,7 +237,13 @@ class Trial:
             await self.database.execute(THINGS)
             await add(
                 self.database,
-                Wanted("things", ("id",), owner="workspace_id", filters=("workspace_id", "state")),
+                Wanted(
+                    "things",
+                    ("id",),
+                    owner="workspace_id",
+                    filters=("workspace_id", "state"),
+                    capture=self._capture,
+                ),
             )
             address = self._folder / "users.address"
             address.write_text(self._users)

@@ -7,7 +7,8 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -82,6 +83,10 @@ async def processes() -> AsyncIterator[Processes]:
         yield Processes(server, stack)
 
 
+def is_at(subscription: ValueSubscription, value: object) -> bool:
+    return bool(subscription.value == value)
+
+
 async def next_of(subscription: ValueSubscription, name: str) -> None:
     await until(
         lambda: subscription.is_alive and subscription.value[0] == name, f"it follows to {name}"
@@ -118,6 +123,91 @@ async def test_t20_a_publisher_that_hangs_is_left_and_nothing_stale_comes_behind
     assert "first" not in names[names.index("second") :]
     numbers = [number for name, number in seen if name == "second"]
     assert numbers == sorted(numbers)
+
+
+@asynccontextmanager
+async def following(
+    resolver: str, *arguments: int
+) -> AsyncIterator[tuple[asyncio.subprocess.Process, asyncio.StreamReader]]:
+    """A subscriber in a process of its own, and what it says."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.values.subscriber_program"),
+        *(resolver, *map(str, arguments)),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        cwd=ROOT,
+        env={**clean_environment(), "PYTHONPATH": str(ROOT)},
+    )
+    assert process.stdout is not None
+    try:
+        yield process, process.stdout
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+def _tell(process: asyncio.subprocess.Process, number: int) -> None:
+    assert process.stdin is not None
+    process.stdin.write(b"%d\n" % number)
+
+
+async def test_t21_a_subscriber_that_is_stopped_is_cut_and_comes_back(processes: Processes) -> None:
+    """T21: one of two stands still with 500,000 updates flowing. The other has them all, the stopped one is
+    cut with what waited for it bounded, and behind SIGCONT it subscribes anew."""
+    publisher = await processes.values.publisher(processes.server.address)
+    made = publisher.publish_all((f"/s/{place}", 0) for place in range(1_000))
+    await publisher.replicated(20)
+    subscriber = await processes.values.subscriber(dead_ms=60_000)
+    handles = subscriber.durable_subscribe_all([value.path for value in made])
+    await until(lambda: all(handle.is_alive for handle in handles), "all are there")
+    async with following(processes.server.address, 1_000) as (other, said):
+        async with asyncio.timeout(60):
+            assert await said.readline() == b"alive\n"
+        assert publisher.board.followers_count == 2
+        other.send_signal(signal.SIGSTOP)
+        ids, waited, seen = [value.id for value in made], 0, 0
+        body = "x" * 1_000
+        for number in range(500):
+            publisher.update_all(ids[:20], [f"{number} {body}"] * 20)
+            publisher.update_all(ids[20:], [number] * 980)
+            assert await publisher.commit(2) >= 1
+            await until(partial(is_at, handles[999], number), "it is not stalled")
+            seen += 1
+            for follower in publisher._sessions._followers.values():
+                waited = max(waited, follower.outlet.waiting_bytes)
+        assert seen == 500
+        await until(lambda: publisher.board.followers_count == 1, "the stopped one is cut")
+        assert 0 < waited <= publisher.settings.bytes_max
+        publisher.update_all(ids, [500] * 1_000)
+        await publisher.commit()
+        other.send_signal(signal.SIGCONT)
+        _tell(other, 500)
+        async with asyncio.timeout(60):
+            assert await said.readline() == b"alive\n"
+            while (line := await said.readline()) != b"last 500\n":
+                assert line == b"alive\n"
+
+
+async def test_a_subscriber_that_stood_still_loses_nobody_who_spoke_meanwhile(
+    processes: Processes,
+) -> None:
+    """Its clock says that the publisher was silent for longer than the dead interval; its socket does not."""
+    publisher = await processes.values.publisher(processes.server.address)
+    value = publisher.publish("/s/0", 0)
+    await publisher.replicated(20)
+    async with following(processes.server.address, 1, 3_000) as (other, said):
+        async with asyncio.timeout(60):
+            assert await said.readline() == b"alive\n"
+        other.send_signal(signal.SIGSTOP)
+        # The time itself is what is tested: longer than the dead interval.
+        await asyncio.sleep(5)
+        value.update(7)
+        await publisher.commit()
+        other.send_signal(signal.SIGCONT)
+        _tell(other, 7)
+        async with asyncio.timeout(60):
+            assert await said.readline() == b"last 7\n", "it has subscribed anew"
 
 
 async def test_t30_a_publisher_that_is_killed(processes: Processes) -> None:

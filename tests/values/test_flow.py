@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.values.world import Values, until
 
+from moorline.client.values.subscriber import Subscriber
 from moorline.client.values.subscription import Kind, ValueSubscription
 from moorline.core.access.principal import LOOPBACK
 from moorline.core.access.right import EVERYTHING, SUBSCRIBE, WRITE
@@ -84,8 +85,26 @@ async def test_t2_unknown_gone_and_denied_paths_have_their_errors(values: Values
         await other.subscribe("/a/9")
 
 
-async def test_t3_subscribers_are_shared_out_evenly(values: Values) -> None:
-    """T3: two publishers, and 1,000 subscriptions: each gets 400 to 600."""
+@pytest.mark.slow
+async def test_t3_a_thousand_subscribers_are_shared_out_evenly(values: Values) -> None:
+    """T3: two publishers of one path, and 1,000 subscribers of it: each publisher gets 400 to 600."""
+    publishers = [await values.publisher() for _ in range(2)]
+    for publisher in publishers:
+        publisher.publish("/shared", 0)
+        await publisher.replicated(10)
+
+    async def chosen(places: asyncio.Semaphore) -> bytes:
+        async with places, Subscriber(values.server.address) as subscriber:
+            return (await subscriber.subscribe("/shared")).publisher
+
+    places = asyncio.Semaphore(50)
+    seen = Counter(await asyncio.gather(*(chosen(places) for _ in range(1_000))))
+    assert set(seen) == {publisher.instance for publisher in publishers}
+    assert all(400 <= count <= 600 for count in seen.values()), seen
+
+
+async def test_t3_subscriptions_of_one_subscriber_are_shared_out_too(values: Values) -> None:
+    """T3: two publishers, and 1,000 paths that both have."""
     publishers = [await values.publisher() for _ in range(2)]
     for publisher in publishers:
         publisher.publish_all((f"/shared/{number}", 0) for number in range(1_000))

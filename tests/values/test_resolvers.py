@@ -5,6 +5,7 @@ import sys
 from contextlib import AsyncExitStack
 
 import pytest
+from chaos.proxy import LinkProxy
 from tests.resolver.publishing import codes
 from tests.resolver.server import ResolverServer
 from tests.values.world import Values, until
@@ -200,19 +201,35 @@ async def test_t32_a_publisher_that_stops_leaves_all_resolvers_first(values: Val
 
 
 async def test_t40_a_publisher_that_is_cut_from_one_member_is_found_at_the_other(
-    values: Values,
+    values: Values, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """T40: the one that it does not reach purges it; the other keeps it."""
-    async with ResolverServer.open(ttl_ms=400) as cut:
-        publisher = await values.publisher(values.server.address, cut.address)
-        publisher.publish("/x", 1)
+    """T40: what it says to one of two is dropped, and nothing else. That one purges it and is degraded; the
+    other keeps it, subscribers of both follow it, and when the way is there again all is as it was."""
+    monkeypatch.setattr("moorline.client.values.members.WRITE_ANSWER_MS", 200)
+    monkeypatch.setattr("moorline.core.directory.replica.REPLICA_PAUSE_MS_MIN", 10)
+    monkeypatch.setattr("moorline.core.directory.replica.REPLICA_PAUSE_MS_MAX", 40)
+    async with ResolverServer.open(ttl_ms=400) as cut, LinkProxy() as way:
+        way.target = port_of(cut)
+        publisher = await values.publisher(
+            values.server.address, f"tcp://127.0.0.1:{way.port}", hello_timeout_ms=200
+        )
+        value = publisher.publish("/x", 1)
         await publisher.replicated(10)
-        cut._listeners._acceptor.close()
-        for session in list(cut._listeners.sessions):
-            session.abort()
-        caller = await values.server.caller()
+        # Its readers reach that one: they were given the publisher there, and have it still.
+        of_cut, of_other = await values.subscriber(cut.address), await values.subscriber()
+        subscriptions = [await one.subscribe("/x") for one in (of_cut, of_other)]
+        way.hold()
         await until(lambda: not list(cut.broker.registry), "it is purged")
-        assert await codes(caller, "/x") == [""]
+        await until(lambda: publisher.members[1].is_degraded, "it is degraded")
+        assert await codes(await cut.caller(), "/x") == ["NOT_FOUND"]
+        assert await codes(await values.server.caller(), "/x") == [""]
+        value.update(2)
+        assert await publisher.commit() == 2
+        await until(lambda: {one.value for one in subscriptions} == {2}, "both have it")
+        way.release()
+        await until(lambda: all(one.is_current for one in publisher.members), "it is reached again")
+        assert await codes(await cut.caller(), "/x") == [""]
+        assert all(one.is_alive for one in subscriptions)
 
 
 async def test_delegated_paths_are_published_at_the_cluster_that_has_them(values: Values) -> None:

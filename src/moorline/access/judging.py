@@ -15,7 +15,7 @@ Walk = Callable[[], Generator[None, None, None]]
 class Judging:
     """One walk at a time over everything that a room runs."""
 
-    def __init__(self, walk: Walk, spawn: Callable[[Coroutine[Any, Any, None]], None]) -> None:
+    def __init__(self, walk: Walk, spawn: Callable[[Coroutine[Any, Any, None]], object]) -> None:
         self._walk = walk
         self._spawn = spawn
         self._is_asked = False

@@ -117,9 +117,10 @@ class Identities:
         http: str | None,
         version: str,
         shards: Sequence[int] = (),
+        mqtt_reference: str = "",
     ) -> bool:
         """Says that the node serves from now on; False if another process has the identity."""
-        given = (list(roles), list(addresses), http, version, list(shards))
+        given = (list(roles), list(addresses), http, version, list(shards), mqtt_reference)
         return bool(await self._catalog.fetchval(REGISTER, *self._us, *given))
 
     async def renew(

@@ -14,6 +14,7 @@ LOAD = statement("mqtt_session_load")
 SUBSCRIPTIONS = statement("mqtt_session_subscriptions")
 EXCHANGES = statement("mqtt_session_exchanges")
 EXPIRY = statement("mqtt_session_expiry")
+REFERENCES = statement("mqtt_references")
 OWNER = statement("mqtt_session_owner")
 FIND = statement("mqtt_session_find")
 REMOVE = statement("session_remove")
@@ -76,6 +77,11 @@ class MqttSessions:
         if at:
             return [ListedSession(**row) for row in await self._catalog.fetch(FIND, after)]
         return [ListedSession(**row) for row in await self._catalog.fetch(LIST, after, count)]
+
+    async def references(self, own: str, silent_ms: int) -> dict[str, str]:
+        """Where clients are sent to reach other nodes that live, by their homes."""
+        rows = await self._catalog.fetch(REFERENCES, own, silent_ms)
+        return {row["home"]: row["mqtt_reference"] for row in rows}
 
     async def remove(self, name: str) -> bool:
         """With its filters and places; False if there is none."""

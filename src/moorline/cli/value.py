@@ -145,7 +145,7 @@ def publish(
                         await _publish_lines(publisher, made[0], text=text)
                     await asyncio.Event().wait()
 
-    _run(work)
+    _run(work, endpoint)
 
 
 def _check_published(path: str, publisher: "Publisher") -> None:
@@ -184,7 +184,7 @@ def get(
                 if isinstance(one, MoorlineError):
                     raise one
 
-    _run(work)
+    _run(work, endpoint, timeout_s)
 
 
 @app.command(epilog="Example: moor value watch /oslo/temperature --json")
@@ -229,7 +229,7 @@ def watch(
                     for task in tasks:
                         task.cancel()
 
-    _run(work)
+    _run(work, endpoint)
 
 
 @app.command(epilog="Example: moor value write /oslo/heating true --receipt")
@@ -257,7 +257,7 @@ def write(
                 as_json, facts, lambda: output.line(_text_of(said) if receipt else "written")
             )
 
-    _run(work)
+    _run(work, endpoint, timeout_s)
 
 
 # --- inside ---------------------------------------------------------------------------------------
@@ -276,19 +276,18 @@ def _subscriber(endpoint: Endpoint, *, conflate: bool = False) -> "Subscriber":
     )
 
 
-def _run(work: Any) -> None:
+def _run(work: Any, endpoint: Endpoint, timeout_s: float | None = None) -> None:
     async def whole() -> None:
         try:
             await work()
         except TimeoutError as error:
-            raise BadTime("no answer in time: give more with --timeout") from error
+            within = "in time" if timeout_s is None else f"within {timeout_s:g} s"
+            raise Unreachable(
+                f"{endpoint.address}: no answer {within}: a resolver or the publisher hangs; to hear which "
+                "of them, give more time with --timeout"
+            ) from error
 
     asyncio.run(whole())
-
-
-class BadTime(MoorlineError):
-    code = "UNREACHABLE"
-    exit_code = 10
 
 
 def _value_of(given: str, *, text: bool) -> Any:

@@ -1,6 +1,7 @@
 """Room: config. What must be true of the addresses of MQTT."""
 
 import ipaddress
+import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -8,6 +9,9 @@ from moorline.config.access import KERBEROS
 from moorline.config.addresses import MQTT_FORM, Address, mqtt_address
 from moorline.config.problem import Problem
 
+REFERENCE_FORM: Final = "HOST or HOST:PORT, such as mqtt-2.example:8883"
+# As MQTT 5, 4.11 has it: names and addresses, those of IPv6 in brackets.
+_REFERENCE: Final = re.compile(r"(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::\d{1,5})?")
 PROXY_SOURCES_FORM: Final = "a list of networks (10.0.0.0/8, fd00::/8) or addresses"
 
 
@@ -65,3 +69,8 @@ def proxy_problems(
         except ValueError as error:
             accepted = f"accepted: {PROXY_SOURCES_FORM}"
             yield Problem(("mqtt_proxy_sources",), f'"{text}": {error}; {accepted}')
+
+
+def reference_problems(reference: str) -> Iterator[Problem]:
+    if reference and not _REFERENCE.fullmatch(reference):
+        yield Problem(("mqtt_reference",), f'"{reference}" is none; accepted: {REFERENCE_FORM}')

@@ -27,7 +27,13 @@ from moorline.config.addresses import (
     mqtt_address,
 )
 from moorline.config.kerberos import Kerberos
-from moorline.config.mqtt import PROXY_SOURCES_FORM, mqtt_problems, proxy_problems
+from moorline.config.mqtt import (
+    PROXY_SOURCES_FORM,
+    REFERENCE_FORM,
+    mqtt_problems,
+    proxy_problems,
+    reference_problems,
+)
 from moorline.config.problem import Problem, text_setting
 from moorline.config.records import Records
 from moorline.config.resolver import Resolver
@@ -126,6 +132,14 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             f"a list of {MQTT_FORM}",
         ),
     ] = msgspec.field(default_factory=lambda: [DEFAULT_MQTT])
+    mqtt_reference: Annotated[
+        str,
+        text_setting(
+            "How clients of MQTT 5 are told to reach this node when another one sends them here; empty: it "
+            "is named to nobody.",
+            REFERENCE_FORM,
+        ),
+    ] = ""
     mqtt_proxy: Annotated[
         list[str],
         text_setting(
@@ -282,6 +296,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             mechanisms_of=self.access.mechanisms_of,
         )
         yield from proxy_problems(self.mqtt, self.mqtt_proxy, self.mqtt_proxy_sources)
+        yield from reference_problems(self.mqtt_reference)
         yield from _access_problems(self)
         yield from _kerberos_problems(self)
         if (text := _catalog_problem(self.catalog)) is not None:

@@ -20,8 +20,8 @@ from moorline.config.settings import Config
 from moorline.core.access.principal import Proof
 from moorline.core.access.right import PUBLISH
 from moorline.core.mqtt.connection import ConnectionTerms
-from moorline.core.mqtt.effects import EndConnection, OpenSession
-from moorline.core.mqtt.packets import Connect
+from moorline.core.mqtt.effects import EndConnection, OpenSession, Place
+from moorline.core.mqtt.packets import MQTT_5, Connect
 from moorline.core.mqtt.reason import ReasonCode, Violation
 from moorline.errors import ConnectionLost, Denied, MoorlineError, OverQuota, RightsUnknown
 from moorline.limits import (
@@ -34,6 +34,7 @@ from moorline.mqtt.client import Client
 from moorline.mqtt.counts import NodeCounts
 from moorline.mqtt.logins import Logins, Refused
 from moorline.mqtt.publishing import Publishing
+from moorline.mqtt.redirects import Redirects
 from moorline.mqtt.retained import SOURCE, RetainedMessages
 from moorline.mqtt.session import ClientSession
 from moorline.mqtt.stored import ExchangeCommits, decode_exchanges, decode_filters
@@ -80,6 +81,8 @@ class MqttBroker:
         self.demands = demands
         self.counts = NodeCounts()
         self.logins = Logins()
+        is_shared = config.catalog != "embedded"
+        self.redirects = Redirects(mqtt_sessions, home, is_shared=is_shared)
         self.clients: dict[str, Client] = {}
         """Those that are connected, by their id."""
         self.by_name: dict[str, Client] = {}
@@ -103,7 +106,7 @@ class MqttBroker:
         self._opening: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._terms: dict[frozenset[str], ConnectionTerms] = {}
         """Those of each listener: its connections share them."""
-        self._is_shared = config.catalog != "embedded"
+        self._is_shared = is_shared
 
     def terms(self, methods: frozenset[str]) -> ConnectionTerms:
         known = self._terms.get(methods)
@@ -217,8 +220,8 @@ class MqttBroker:
 
     async def _opened(
         self, client: Client, session: ClientSession, connect: Connect, expiry_s: int
-    ) -> tuple[list[Any], int, list[str]] | None:
-        """Filters, the reader, and topics of retained messages that are out, of a session that goes on."""
+    ) -> tuple[list[Any], int, list[Place]] | None:
+        """Filters, the reader, and places of retained messages that are out, of a session that goes on."""
         name = session.name
         if expiry_s:
             demand(client.rights, PUBLISH, path_of_session(name))
@@ -230,6 +233,8 @@ class MqttBroker:
             self._check_owner(owner, client)
             await self.context.sessions.remove(name)
             return None
+        if self.redirects and expiry_s and not connect.clean_start and connect.level == MQTT_5:
+            await self._send_where_it_is_known(client, name)
         own = session.own
         await self.sessions.durable.hand_over(own, name)
         call = OpenDurable(0, name, expiry_s)
@@ -246,12 +251,22 @@ class MqttBroker:
         kept = decode_exchanges(exchanges)
         session.restore(kept)
         reader = next((one.reader or 0 for one in row.subscriptions if one.filter == "#"), 0)
-        again = [
-            sent.source.removeprefix(SOURCE)
-            for sent in kept.sent
-            if sent.source.startswith(SOURCE) and not sent.is_released
-        ]
+        retained = [sent for sent in kept.unfinished() if sent.place.source.startswith(SOURCE)]
+        session.sendings = max([sent.place.shard.number for sent in retained], default=0)
+        again = [sent.place for sent in retained if not sent.is_released]
         return decode_filters(filters), reader, again
+
+    async def _send_where_it_is_known(self, client: Client, name: str) -> None:
+        """A PUBLISH of QoS 2 whose PUBREC has not left: whether it is stored, only the node of the last
+        connection knows. Here it would be stored once more."""
+        known = next(iter(await self.mqtt_sessions.page(name, 1, at=True)), None)
+        reference = self.redirects.of(known.node) if known is not None else None
+        if known is None or reference is None or known.owner != client.rights.principal:
+            return
+        _, exchanges = await self.mqtt_sessions.load(name)
+        if decode_exchanges(exchanges).received:
+            text = "the node of your last connection knows your unfinished publishes of QoS 2"
+            raise Refused(ReasonCode.USE_ANOTHER_SERVER, text, reference)
 
     def _check_owner(self, owner: str, client: Client) -> None:
         if owner != client.rights.principal:

@@ -31,6 +31,7 @@ from moorline.core.mqtt.reason import ReasonCode, Violation
 from moorline.limits import MQTT_GOODBYE_MS
 from moorline.mqtt.counts import Counts
 from moorline.mqtt.logins import Gssapi, Logins, MqttAdmission, Refused, become
+from moorline.mqtt.redirects import Redirects
 from moorline.net.clock import monotonic_ms
 from moorline.net.http.peer import Peer
 from moorline.wire.mqtt.decoder import Decoder
@@ -68,6 +69,7 @@ class Host(Protocol):
     """The node's side: `mqtt.broker.MqttBroker`."""
 
     logins: Logins
+    redirects: Redirects
 
     async def open(self, client: "Client", effect: OpenSession) -> None:
         """Ends with `client.opened`, or raises `Refused`."""
@@ -104,6 +106,7 @@ class Client(Peer):
         "counts",
         "gone",
         "is_proxied",
+        "is_unwanted",
         "is_writable",
         "keep_alive_s",
         "name",
@@ -123,6 +126,8 @@ class Client(Peer):
         self.connected_ms = 0
         self.keep_alive_s = 0
         self.is_proxied = False
+        self.is_unwanted = False
+        """There is no room for it: its CONNECT is answered by that."""
         self.producer = 0
         self.numbered_producer = 0
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -322,6 +327,9 @@ class Client(Peer):
     # --- who it is --------------------------------------------------------------------------------
 
     def _open_session(self, effect: OpenSession) -> None:
+        if self.is_unwanted:
+            self._turn_away()
+            return
         self.hold_reading("opening")
         self._host.spawn(self._opening(effect))
 
@@ -336,7 +344,7 @@ class Client(Peer):
                 self._host.logins.enter(self._admission, self)
             await self._host.open(self, effect)
         except Refused as refused:
-            self.refuse(refused.reason, str(refused))
+            self.refuse(refused.reason, str(refused), refused.server_reference)
         except Exception:
             log.exception("a client was not let in by a mistake of ours")
             self.refuse(ReasonCode.UNSPECIFIED_ERROR, "a mistake in the node; its log says more")
@@ -344,7 +352,15 @@ class Client(Peer):
             self.release_reading("opening")
             self.flush()
 
+    def _turn_away(self) -> None:
+        others = self._host.redirects.others
+        reason = ReasonCode.USE_ANOTHER_SERVER if others else ReasonCode.SERVER_BUSY
+        self.refuse(reason, "this node has no room: try again later, or another", others)
+
     def _authenticate(self, effect: Authenticate) -> None:
+        if self.is_unwanted:
+            self._turn_away()
+            return
         self.hold_reading("proof")
         self._host.spawn(self._authenticating(effect))
 
@@ -394,7 +410,9 @@ class Client(Peer):
 
     def _cut(self, code: str, text: str) -> None:
         """The node has ended the login."""
-        self.refuse(REASONS.get(code, ReasonCode.UNSPECIFIED_ERROR), text)
+        others = self._host.redirects.others if code == "STOPPING" else None
+        reason = REASONS.get(code, ReasonCode.UNSPECIFIED_ERROR)
+        self.refuse(ReasonCode.USE_ANOTHER_SERVER if others else reason, text, others)
         self._over(code)
 
     def _end_connection(self, effect: EndConnection) -> None:

@@ -8,7 +8,6 @@ from functools import partial
 from typing import cast
 
 from moorline.config.addresses import Address
-from moorline.core.mqtt.reason import ReasonCode
 from moorline.limits import GOODBYE_MS_MAX
 from moorline.mqtt.broker import MqttBroker
 from moorline.mqtt.client import Client, Transport
@@ -142,9 +141,10 @@ class MqttSocket(asyncio.Protocol):
         if not self._is_heard:
             self._is_heard = True
             if self._visit.is_refused:
-                self.client.refuse(ReasonCode.SERVER_BUSY, "this node has no room: try again later")
-                return
-            self._visit.heard()
+                # It is heard, so that it is told in its own version.
+                self.client.is_unwanted = True
+            else:
+                self._visit.heard()
         self.client.received(data)
 
     def pause_writing(self) -> None:

@@ -43,9 +43,10 @@ GSSAPI: Final = "GSSAPI"
 class Refused(Exception):
     """Why somebody does not come in."""
 
-    def __init__(self, reason: ReasonCode, text: str) -> None:
+    def __init__(self, reason: ReasonCode, text: str, server_reference: str | None = None) -> None:
         super().__init__(text)
         self.reason = reason
+        self.server_reference = server_reference
 
 
 class Gssapi(msgspec.Struct):

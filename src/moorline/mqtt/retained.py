@@ -48,9 +48,12 @@ class RetainedMessages:
         theirs = await broker.context.directory.retained(text)
         frames = iter(await in_slices(newest_retained(ours, theirs), principal))
         now_us = broker.topics.streams.clock.expiry_us()
+        # Whoever subscribes again gets them again, also those that it has not answered yet.
+        session.sendings += 1
+        sending = Shard("", session.sendings)
         while client.is_open and text in session.filters:
             found: list[Outgoing] = await in_slices(
-                _some(frames, subscription, identifier, now_us), principal
+                _some(frames, subscription, identifier, now_us, sending), principal
             )
             # The right may have gone while they were looked for.
             if not found or session.filters.is_withheld(text):
@@ -59,26 +62,31 @@ class RetainedMessages:
             client.flush()
             await session.outlet.room()
 
-    async def send_again(self, session: "ClientSession", topics: list[str]) -> None:
+    async def send_again(self, session: "ClientSession", places: list[Place]) -> None:
         """Those that were out when the last connection ended, under the ids that they have."""
-        for topic in topics:
+        for known in places:
+            topic = known.source.removeprefix(SOURCE)
             ours = await self._broker.topics.retained(topic, session.client.rights.principal)
             for entry in ours:
                 stored = stored_at(entry.frame, 0)
                 is_granted = session.filters.granted(stored.topic) is not None
                 if is_granted and not is_tombstone(entry.frame):
-                    place = place_of(stored.topic, stored.offset)
+                    place = place_of(stored.topic, known.shard, stored.offset)
                     session.outlet.send([outgoing(stored, place, NO_FEED, 2, (), retain=True)])
             # What is not there any more, or not granted, comes no more.
-            session.gone(SOURCE + topic, Shard("", 0), FAR)
+            session.gone(known.source, known.shard, FAR)
 
 
-def place_of(topic: str, offset: int) -> Place:
-    return Place(SOURCE + topic, Shard("", 0), offset)
+def place_of(topic: str, sending: Shard, offset: int) -> Place:
+    return Place(SOURCE + topic, sending, offset)
 
 
 def _some(
-    frames: Iterator[bytes], subscription: Subscription, identifier: int | None, now_us: int
+    frames: Iterator[bytes],
+    subscription: Subscription,
+    identifier: int | None,
+    now_us: int,
+    sending: Shard,
 ) -> Generator[None, None, list[Outgoing]]:
     found: list[Outgoing] = []
     identifiers = () if identifier is None else (identifier,)
@@ -88,7 +96,7 @@ def _some(
             found.append(
                 outgoing(
                     stored,
-                    place_of(stored.topic, stored.offset),
+                    place_of(stored.topic, sending, stored.offset),
                     NO_FEED,
                     subscription.qos,
                     identifiers,

@@ -73,6 +73,7 @@ class ClientSession:
         "outlet",
         "reading",
         "requests",
+        "sendings",
         "shared",
     )
 
@@ -85,6 +86,8 @@ class ClientSession:
         """Numbers of memberships in groups, by filter."""
         self.reading = 0
         """The number of the subscription of all plain filters; 0 before there is one."""
+        self.sendings = 0
+        """How often retained messages were looked for: the same one is another message each time."""
         self.outbound = Outbound(MQTT_IN_FLIGHT_MAX)
         self._restored: list[Sent] = []
         self._sent: dict[int, Sent] = {}

@@ -15,10 +15,11 @@ class Tasks:
         self._failure = failure
         self._running: set[asyncio.Task[None]] = set()
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = asyncio.create_task(work)
         self._running.add(task)
         task.add_done_callback(self._done)
+        return task
 
     async def finish(self, within_ms: int) -> None:
         """Waits for those that run now, and cancels what is not done by then."""

@@ -95,9 +95,15 @@ class Identity:
         http: str | None,
         version: str,
         shards: Sequence[int],
+        mqtt_reference: str = "",
     ) -> None:
         is_ours = await self._identities.register(
-            roles=roles, addresses=addresses, http=http, version=version, shards=shards
+            roles=roles,
+            addresses=addresses,
+            http=http,
+            version=version,
+            shards=shards,
+            mqtt_reference=mqtt_reference,
         )
         if not is_ours:
             raise self._identities.taken()

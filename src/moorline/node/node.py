@@ -441,6 +441,7 @@ class Node:
             http=str(self.http) if self.http else None,
             version=SOFTWARE,
             shards=() if self._topics is None else self._topics.streams.store.shard_numbers,
+            mqtt_reference=self.config.mqtt_reference if self._doors.mqtt is not None else "",
         )
 
     # --- what every node answers ------------------------------------------------------------------

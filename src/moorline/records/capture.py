@@ -87,9 +87,9 @@ class Capture(Protocol):
         """None if all that is behind the snapshot can be told; else why not."""
 
     def scan_keys(
-        self, condition: Condition, snapshot_id: str
+        self, condition: Condition, snapshot_id: str, *, since: Snapshot | None = None
     ) -> AsyncIterator[list[tuple[Key, int]]]:
-        """Key and seq of all rows that are meant, in no order."""
+        """Key and seq of all rows that are meant, in no order; or of those that changed behind `since`."""
 
     def scan_rows(
         self,

@@ -23,6 +23,8 @@ class Term(NamedTuple):
     column: str
     kind: Literal["in", "not_in", "range", "null"]
     values: tuple[ScopeValue, ...] = ()
+    texts: Sequence[str] = ()
+    """Of `in` and `not_in`: values that are texts already."""
 
 
 Condition = Sequence[Term]
@@ -52,15 +54,16 @@ def _term(term: Term, column: Column, name: str) -> str:
 
 
 def _in(term: Term, column: Column, name: str) -> str:
-    values = [value for value in term.values if value is not None]
+    texts = [text_of(column, value) for value in term.values if value is not None]
+    texts += term.texts
     parts = []
-    if values:
-        texts = ", ".join(literal(text_of(column, value)) for value in values)
+    if texts:
+        array = ", ".join(map(literal, texts))
         # Never null, so that its opposite is not either.
         parts.append(
-            f"{name} is not null and {name} = any (array[{texts}]::text[]::{cast_of(column)}[])"
+            f"{name} is not null and {name} = any (array[{array}]::text[]::{cast_of(column)}[])"
         )
-    if len(values) < len(term.values):
+    if None in term.values:
         parts.append(f"{name} is null")
     return " or ".join(f"({part})" for part in parts) or "false"
 

@@ -9,7 +9,7 @@ Of a million rows it holds some 45 MB: two halves of a hash, an order, and the t
 """
 
 import asyncio
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,9 @@ APART = "\0"
 
 KEYS_PER_STEP = 256
 """Of keys that are read one by one: some tenth of a millisecond."""
+
+NUMBERS_PER_STEP = 16_384
+"""Of numbers that are read already."""
 
 Numbers = npt.NDArray[np.int64]
 
@@ -112,9 +115,23 @@ class KeySet:
                 yield
         return keys
 
-    def numbers(self) -> Iterator[int]:
-        """All keys, of a table whose key is one whole number."""
-        return (int(self._key(place)[0]) for place in range(len(self)))
+    async def numbers(self) -> list[int]:
+        """All keys in rising order, of a table whose key is one whole number."""
+        return await in_slices(self._numbers())
+
+    def _numbers(self) -> Generator[None, None, list[int]]:
+        found = np.empty(len(self), np.int64)
+        for start in range(0, len(self), KEYS_PER_STEP):
+            some = range(start, min(start + KEYS_PER_STEP, len(self)))
+            found[some.start : some.stop] = [int(self._key(place)[0]) for place in some]
+            yield
+        found.sort()
+        yield
+        numbers: list[int] = []
+        for start in range(0, len(self), NUMBERS_PER_STEP):
+            numbers += found[start : start + NUMBERS_PER_STEP].tolist()
+            yield
+        return numbers
 
     def _key(self, place: int) -> Key:
         text = self._text[self._ends[place] : self._ends[place + 1]]

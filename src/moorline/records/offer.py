@@ -5,7 +5,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from moorline.core.records.filter import Filter
-from moorline.core.sets.answerer import Answerer
+from moorline.core.sets.answerer import Answerer, check_apart
 from moorline.core.sets.asker import LISTED_BYTES
 from moorline.core.sets.digest import Digest
 from moorline.core.sets.prefix import Prefix
@@ -76,9 +76,9 @@ class Offer:
 
     async def rows(self, prefixes: list[str]) -> AsyncIterator[list[ScannedRow]]:
         """The rows whose hashes begin so, as they were at the step."""
-        keys = await self._keys.keys_below(
-            [prefix_of(text) for text in prefixes], RECORDS_FETCH_ROWS_MAX
-        )
+        below = [prefix_of(text) for text in dict.fromkeys(prefixes)]
+        check_apart(below)
+        keys = await self._keys.keys_below(below, RECORDS_FETCH_ROWS_MAX)
         # A statement names its keys one by one: of all at once it would be megabytes of text.
         for start in range(0, len(keys), RECORDS_FETCH_KEYS):
             some = keys[start : start + RECORDS_FETCH_KEYS]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from moorline.core.records.feed_events import How
 from moorline.core.records.filter import Filter
 from moorline.core.records.known_ids import KnownIds
+from moorline.core.records.snapshot import Snapshot
 from moorline.core.sets.digest import Digest
 from moorline.net.session_rights import SessionRights
 from moorline.records.form import Form
@@ -48,8 +49,8 @@ class Resumes(Enum):
 
 class Receiver:
     __slots__ = (
-        "asked_ms", "can_compare", "digest", "facts", "filter", "hearer", "is_asking", "known", "needs_full",
-        "number", "offer", "pending", "resumes", "sync", "table", "told",
+        "asked_ms", "can_compare", "digest", "facts", "filter", "hearer", "is_asking", "known", "known_at",
+        "needs_full", "number", "offer", "pending", "resumes", "sync", "table", "told",
     )  # fmt: skip
 
     def __init__(self, number: int, hearer: Hearer, sync: int, table: str, filter_: Filter) -> None:
@@ -64,6 +65,8 @@ class Receiver:
         self.facts = b""
         """Of who resumes: the hash of what it was told of the table, which may be another one by now."""
         self.known: KnownIds | None = None
+        self.known_at: Snapshot | None = None
+        """Of who says ids: what has not changed behind it, it holds as it is."""
         self.can_compare = True
         """Whether it can be asked to find out what differs: not by who says ids, and not by requests."""
         self.pending: How | None = None

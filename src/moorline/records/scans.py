@@ -21,7 +21,9 @@ from moorline.core.records.feed_events import (
     ScanRead,
     SyncDone,
 )
+from moorline.core.records.known_ids import KnownIds
 from moorline.core.records.row_hash import RowDigest
+from moorline.core.records.snapshot import Snapshot
 from moorline.core.records.table import After, Key
 from moorline.core.records.table_feed import TableFeed
 from moorline.core.sets.digest import Digest
@@ -29,6 +31,7 @@ from moorline.errors import MoorlineError
 from moorline.limits import (
     RECORD_SLOW_MS,
     RECORDS_CHUNK_ROWS_MAX,
+    RECORDS_FETCH_KEYS,
     RECORDS_OFFER_MS_MAX,
     RECORDS_PATIENCE_MS,
     RECORDS_QUESTION_MS_MAX,
@@ -280,21 +283,61 @@ class Scans:
     async def _everything(
         self, scan: _Scan, receivers: Sequence[Receiver], keys: KeySet, digest: Digest
     ) -> None:
-        """To those who cannot be asked what they have: known ids that are gone, and all rows."""
-        if not receivers:
-            return
-        there = sorted(keys.numbers()) if any(one.known is not None for one in receivers) else []
+        """To those who cannot be asked what they have: known ids that are gone, and rows."""
+        there = await keys.numbers() if any(one.known is not None for one in receivers) else []
+        everything: list[Receiver] = []
         for receiver in receivers:
             known, receiver.known = receiver.known, None
             receiver.pending = How.FULL if known is None else How.IDS
+            if known is not None:
+                await self._gone(scan, receiver, known, there)
+            if known is not None and receiver.known_at is not None and not receiver.needs_full:
+                await self._unknown(scan, receiver, known, there, receiver.known_at)
+                self._done(scan, [receiver], digest)
+            else:
+                everything.append(receiver)
             receiver.needs_full = False
-            for gone in _runs_of(known.absent(there) if known is not None else ()):
-                if receiver in self._members(scan):
-                    self._send(scan, [receiver], gone, [])
-                await self._room(scan)
+        if everything:
+            await self._all(scan, everything, None)
+            self._done(scan, everything, digest)
+
+    async def _gone(
+        self, scan: _Scan, receiver: Receiver, known: KnownIds, there: list[int]
+    ) -> None:
+        for gone in _runs_of(known.absent(there)):
+            if receiver not in self._members(scan):
+                break
+            self._send(scan, [receiver], gone, [])
+            # Also where the client reads all of it at once: a few characters may name millions.
+            await asyncio.sleep(0)
+            await self._room(scan)
+
+    async def _unknown(
+        self,
+        scan: _Scan,
+        receiver: Receiver,
+        known: KnownIds,
+        there: list[int],
+        known_at: Snapshot,
+    ) -> None:
+        """What it does not know, and what it knows as it was."""
+        wanted: dict[Key, None] = {}
+        async for part in self._capture.scan_keys(scan.condition, scan.snapshot_id, since=known_at):
+            wanted.update((key, None) for key, _ in part)
+        for start in range(0, len(there), RECORDS_CHUNK_ROWS_MAX):
+            some = there[start : start + RECORDS_CHUNK_ROWS_MAX]
+            wanted.update(((str(number),), None) for number in some if number not in known)
+            await asyncio.sleep(0)
+        keys = list(wanted)
+        for start in range(0, len(keys), RECORDS_FETCH_KEYS):
+            await self._all(scan, [receiver], keys[start : start + RECORDS_FETCH_KEYS])
+
+    async def _all(
+        self, scan: _Scan, receivers: Sequence[Receiver], keys: Sequence[Key] | None
+    ) -> None:
         columns = scan.audience.filter.columns
         async for rows in self._capture.scan_rows(
-            scan.condition, scan.snapshot_id, columns=columns
+            scan.condition, scan.snapshot_id, keys=keys, columns=columns
         ):
             members = self._members(scan)
             still = [receiver for receiver in receivers if receiver in members]
@@ -302,6 +345,8 @@ class Scans:
                 return
             self._send(scan, still, [], list(records_of(rows)))
             await self._room(scan)
+
+    def _done(self, scan: _Scan, receivers: Sequence[Receiver], digest: Digest) -> None:
         for receiver in receivers:
             if receiver in self._members(scan):
                 self._post(SyncDone(scan.number, receiver.number, digest))

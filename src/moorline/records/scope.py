@@ -20,7 +20,8 @@ def condition_of(table: Table, filter_: Filter, permit: Permit) -> Condition:
 def _term(term: FilterTerm) -> Term:
     name = term.column.name
     if isinstance(term, OneOf):
-        return Term(name, "in", tuple(term.values))
+        nulls = (None,) if None in term.values else ()
+        return Term(name, "in", nulls, term.texts)
     bounds: list[ScopeValue] = []
     if term.low is not None:
         bounds += [">=" if term.has_low else ">", term.low]

@@ -25,6 +25,7 @@ from moorline.core.sets.digest import DIGEST_BYTES
 from moorline.errors import (
     CallFailed,
     DatabaseUnreachable,
+    Malformed,
     NotAuthorized,
     OverQuota,
     TableRefused,
@@ -108,6 +109,9 @@ class RecordSession:
         self._tables = tables
         self._outlet = outlet
         self._asked: deque[Said] = deque()
+        self._newest: Said | None = None
+        """The last set that it asked for: of those before it, which wait still, none is looked at."""
+        self._joining: set[asyncio.Task[None]] = set()
         self._is_working = False
         self._room: list[asyncio.Future[None]] = []
 
@@ -117,6 +121,10 @@ class RecordSession:
         if self.is_over:
             return
         self._asked.extend(messages)
+        for message in reversed(messages):
+            if isinstance(message, Subscribe | ResumeRecords):
+                self._newest = message
+                break
         if len(self._asked) > RECORDS_ASKED_MAX:
             self._outlet.hold_reading()
         if self._asked and not self._is_working:
@@ -197,6 +205,8 @@ class RecordSession:
                 one.set_result(None)
 
     def _end_all(self) -> None:
+        for task in self._joining:
+            task.cancel()
         ended, self.receivers = self.receivers, {}
         for host, receiver in ended.values():
             host.unsubscribe(receiver)
@@ -220,10 +230,8 @@ class RecordSession:
             await self._login(message)
         elif not self._outlet.is_entered:
             self._outlet.close(NotAuthorized.code, "say login first")
-        elif isinstance(message, Subscribe):
-            self._subscribe(message.sync, [(one, b"") for one in message.tables])
-        elif isinstance(message, ResumeRecords):
-            self._resume(message)
+        elif isinstance(message, Subscribe | ResumeRecords):
+            self._begin_set(message)
         else:
             await self._answer(message)
 
@@ -233,6 +241,20 @@ class RecordSession:
         except (NotAuthorized, OverQuota) as error:
             self._outlet.close(error.code, str(error))
 
+    def _begin_set(self, message: Subscribe | ResumeRecords) -> None:
+        if message.sync <= self.sync:
+            self._outlet.close("MALFORMED", "the number of a set must rise")
+            return
+        self.sync = message.sync
+        self._end_all()
+        if message is not self._newest:
+            # It is over before it begins: thousands of them cost what their numbers do.
+            return
+        if isinstance(message, ResumeRecords):
+            self._resume(message)
+        else:
+            self._subscribe([(one, b"") for one in message.tables])
+
     def _resume(self, message: ResumeRecords) -> None:
         try:
             where = where_msgpack.decode(message.where) if message.where else {}
@@ -241,15 +263,10 @@ class RecordSession:
             return
         place, digest = message.known[:-DIGEST_BYTES], message.known[-DIGEST_BYTES:]
         wanted = TableSubscription(message.table, where, message.columns, digest=digest)
-        self._subscribe(message.sync, [(wanted, place)])
+        self._subscribe([(wanted, place)])
 
-    def _subscribe(self, sync: int, tables: list[tuple[TableSubscription, bytes]]) -> None:
+    def _subscribe(self, tables: list[tuple[TableSubscription, bytes]]) -> None:
         """Of who resumes, also what it says of the place where it was."""
-        if sync <= self.sync:
-            self._outlet.close("MALFORMED", "the number of a set must rise")
-            return
-        self.sync = sync
-        self._end_all()
         seen: set[str] = set()
         for wanted, place in tables:
             if wanted.table in seen:
@@ -257,9 +274,13 @@ class RecordSession:
                 continue
             seen.add(wanted.table)
             # Each by itself: one that is slow to open, or refused, delays no other.
-            self._tables.spawn(self._subscribe_one(sync, wanted, place))
+            task = self._tables.spawn(self._subscribe_one(self.sync, wanted, place))
+            self._joining.add(task)
+            task.add_done_callback(self._joining.discard)
 
     async def _subscribe_one(self, sync: int, wanted: TableSubscription, place: bytes) -> None:
+        if self.is_over or self.sync != sync:
+            return
         joining = await self._tables.joining(self, sync, wanted, place)
         if self.is_over or self.sync != sync:
             return
@@ -294,6 +315,9 @@ class RecordSession:
                 if receiver.offer is offer:
                     host.sync_done(receiver)
                 return
+        except Malformed as error:
+            self._outlet.close(Malformed.code, str(error))
+            return
         except (CallFailed, DatabaseUnreachable, TableRefused):
             # What it has of it may be a part: it subscribes again with that.
             self._end_one(host, receiver)

@@ -94,9 +94,9 @@ class TableReader:
         self.shape = shape
 
     async def scan_keys(
-        self, condition: Condition, snapshot_id: str
+        self, condition: Condition, snapshot_id: str, *, since: Snapshot | None = None
     ) -> AsyncIterator[list[tuple[Key, int]]]:
-        query, width = self.registered.sql.scan_keys(condition), len(self.table.key)
+        query, width = self.registered.sql.scan_keys(condition, since), len(self.table.key)
         async with self.database.scanning(snapshot_id) as connection:
             async for lines in copied(
                 connection, query, RECORDS_KEYS_CHUNK_ROWS_MAX, RECORDS_CHUNK_BYTES_MAX

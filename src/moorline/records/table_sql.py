@@ -95,13 +95,11 @@ class TableSql:
             row_behind=self._behind(since)["row_behind"],
         )
 
-    def scan_keys(self, condition: Condition) -> str:
-        return filled(
-            SCAN_KEYS,
-            key_values=self._key_values(),
-            table=self._name,
-            is_meant=self._is_meant(condition),
-        )
+    def scan_keys(self, condition: Condition, since: Snapshot | None) -> str:
+        is_meant = self._is_meant(condition)
+        if since is not None:
+            is_meant = f"({is_meant}) and ({self._behind(since)['row_behind']})"
+        return filled(SCAN_KEYS, key_values=self._key_values(), table=self._name, is_meant=is_meant)
 
     def scan_rows(
         self, condition: Condition, keys: Sequence[Key] | None, columns: Sequence[str] | None

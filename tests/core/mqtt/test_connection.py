@@ -147,6 +147,18 @@ def test_keep_alive_0_is_none_and_the_server_may_have_its_own() -> None:
         assert timer == SetTimer("keep-alive", (given or asked) * 1_500)
 
 
+@pytest.mark.parametrize("asked", [None, 0, 1])
+def test_nobody_is_told_where_answers_go(asked: int | None) -> None:
+    """MQTT-3.1.2-28: response information is for who asked, and may be left out for that one too."""
+    one = Connection(TERMS)
+    wishes = Properties(request_response_information=asked)
+    one.heard([Connect(5, "c", True, 0, properties=wishes)], 0)
+    said = one.accepted(False, 0)[0]
+    assert isinstance(said, SayPacket)
+    assert isinstance(said.packet, Connack)
+    assert said.packet.properties.response_information is None
+
+
 def test_a_client_that_never_says_connect() -> None:
     one = Connection(TERMS)
     one.opened(0)

@@ -188,7 +188,7 @@ class Node:
                 work.append(client_side.RecordCame(change.key, after.seq, after.row))
             elif was:
                 work.append(client_side.DeletionCame(change.key))
-        work.append(SyncDone(effect.scan, effect.to[0], rolled.digest()))
+        work.extend(SyncDone(effect.scan, one, rolled.digest()) for one in effect.to)
 
     def end_sync(self, to: tuple[int, ...], number: int, at: Snapshot, digest: Digest) -> None:
         audience = self.feed.audiences[number]

@@ -11,6 +11,7 @@ from moorline.core.records.feed_events import BeginScan, CancelScan, How
 from moorline.core.records.scan_room import ScanRoom
 from moorline.core.records.snapshot import Snapshot
 from moorline.core.records.subscription import Standing, Subscription
+from moorline.core.sets.digest import Digest
 from moorline.limits import RECORD_SCANS_AT_ONCE_MAX, RECORD_WAITING_MAX
 
 AT = Snapshot(5, 5)
@@ -43,6 +44,19 @@ def test_equal_ones_share_a_scan_wherever_they_wait() -> None:
     for number, workspace in ((1, 7), (2, 8), (3, 7), (4, 8), (5, 7)):
         scene.wait(number, workspace)
     assert [one.to for one in scene.admit(1_000)] == [(1, 3, 5), (2, 4)]
+
+
+def test_who_was_cut_with_others_shares_their_replay() -> None:
+    scene = Scene()
+    for number, xmax in ((1, 5), (2, 5), (3, 4), (4, 5)):
+        found = scene.wait(number, 7)
+        found.snapshot, found.digest = Snapshot(xmax, xmax), Digest.empty()
+    alone = scene.subscriptions[4]
+    alone.is_alone = True
+    begun = scene.admit(1_000)
+    assert [one.to for one in begun] == [(1, 2), (3,), (4,)]
+    assert {one.how for one in begun} == {How.REPLAY}
+    assert [one.since for one in begun] == [Snapshot(5, 5), Snapshot(4, 4), Snapshot(5, 5)]
 
 
 def test_a_rate_and_a_number_at_once() -> None:

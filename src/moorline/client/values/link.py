@@ -23,7 +23,7 @@ from moorline.client.credentials import (
 from moorline.client.resolution import Grant
 from moorline.config.addresses import Address
 from moorline.errors import CallFailed, Malformed
-from moorline.limits import CLAIMS_PER_CALL_MAX, VALUE_BATCH_UPDATES_MAX
+from moorline.limits import CLAIMS_PER_CALL_MAX, VALUE_BATCH_UPDATES_MAX, VALUE_LAST_LOOK_MS
 from moorline.net.caller import Caller, open_caller
 from moorline.net.clock import monotonic_ms
 from moorline.net.native import Tongue
@@ -298,11 +298,15 @@ class PublisherLink:
         dead_ms = self._settings.dead_ms
         while True:
             silent_ms = monotonic_ms() - self._heard_ms
-            if silent_ms >= dead_ms:
+            if silent_ms < dead_ms:
+                await asyncio.sleep(max(1, dead_ms - silent_ms) / 1_000)
+                continue
+            # It may have been ourselves who stood still: what has come meanwhile is read first.
+            await asyncio.sleep(VALUE_LAST_LOOK_MS / 1_000)
+            if monotonic_ms() - self._heard_ms >= dead_ms:
                 self._caller.abort()
                 self._end(f"the publisher said nothing for {silent_ms} ms")
                 return
-            await asyncio.sleep(max(1, dead_ms - silent_ms) / 1_000)
 
     def _end(self, why: str) -> None:
         if self._is_over:

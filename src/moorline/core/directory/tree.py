@@ -28,16 +28,14 @@ Held = tuple[int, int]
 class Holders:
     """Those who publish a path, in the order of their numbers."""
 
-    __slots__ = ("held", "paths")
+    __slots__ = ("held", "is_default", "paths")
 
     def __init__(self, held: tuple[Held, ...]) -> None:
         self.held = held
+        self.is_default = any(flags & DEFAULT for _, flags in held)
+        """Found once: it is asked for each path that they come to hold."""
         self.paths = 0
         """How many paths have exactly these."""
-
-    @property
-    def is_default(self) -> bool:
-        return any(flags & DEFAULT for _, flags in self.held)
 
     def flags_of(self, publisher: int) -> int | None:
         return next((flags for number, flags in self.held if number == publisher), None)

@@ -1,7 +1,8 @@
 """Room: core/records. Who waits for a sync, which scans are under way, and at what rate they begin.
 
-Equal subscriptions that are admitted at one step share a scan; a replay is of one alone, from its own
-cursor. One that was too slow for others scans alone.
+Equal subscriptions that are admitted at one step share a scan, and those that come from one place share a
+replay: whoever was cut with others comes back with the same cursor. One that was too slow for others scans
+alone.
 
 Invariant, looked at by `check`:
 
@@ -69,7 +70,7 @@ class Admission:
         gained = (now_ms - self._allowed_ms) * self._per_s / 1_000
         self._allowance = min(max(1.0, self._per_s / 10), self._allowance + gained)
         self._allowed_ms = now_ms
-        shared: dict[tuple[int, How], Scan] = {}
+        shared: dict[tuple[int, Beginning], Scan] = {}
         begun: list[tuple[Scan, Snapshot | None, Digest | None]] = []
         left: deque[int] = deque()
         free = RoomLeft(room)
@@ -81,9 +82,9 @@ class Admission:
             found = self._subscriptions.get(number)
             if found is None or found.standing is not Standing.WAITING:
                 continue
-            how, since, digest = self._beginning(found, table)
-            is_shared = how is not How.REPLAY and not found.is_alone
-            scan = shared.get((found.audience.number, how)) if is_shared else None
+            how, since, digest = beginning = self._beginning(found, table)
+            same = found.audience.number, beginning
+            scan = None if found.is_alone else shared.get(same)
             is_ready = found.full_ms is None and found.rights_version >= rights_version
             is_offer = how is How.DIGEST
             may_begin = self._may_begin() and free.has(found.principal, is_offer=is_offer)
@@ -95,8 +96,8 @@ class Admission:
                 scan = self._begin(found.audience, how, step, snapshot)
                 scan.principal = found.principal
                 begun.append((scan, since, digest))
-                if is_shared:
-                    shared[found.audience.number, how] = scan
+                if not found.is_alone:
+                    shared[same] = scan
             scan.members.add(number)
             found.scan = scan.number
             found.move(Standing.SCANNING)

@@ -2,6 +2,7 @@
 
     where = {"state": ["NEW", "RUNNING"], "workspace_id": 1, "ended_at": None, "size": {">=": 10, "<": 20}}
     filter = parse_filter(table, where, columns=None)
+    for _ in parsed(table, where, columns): ...      the same in steps
     filter.matches(scopes)           of a row's scope columns
     filter.hash                      16 bytes: equal for filters that say the same
 
@@ -11,7 +12,7 @@ that a scan by Postgres and this agree. As in SQL, null is in no range.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -47,15 +48,16 @@ class OneOf(msgspec.Struct, frozen=True):
     """Of the column among the scopes of the table."""
     column: Column
     values: frozenset[ScopeValue]
+    texts: tuple[str, ...] = ()
+    """Those of the values but null, in their order: made once, since a number may have a thousand digits."""
 
     def fits(self, value: ScopeValue) -> bool:
         return value in self.values
 
     def condition(self) -> Condition:
         or_null = None in self.values
-        texts = sorted(text_of(self.column, value) for value in self.values if value is not None)
-        kind = "null" if or_null and not texts else "in"
-        return Condition(self.column.name, cast_of(self.column), kind, tuple(texts), or_null)
+        kind = "null" if or_null and not self.texts else "in"
+        return Condition(self.column.name, cast_of(self.column), kind, self.texts, or_null)
 
 
 class Within(msgspec.Struct, frozen=True):
@@ -119,6 +121,19 @@ def parse_filter(
     table: Table, where: Mapping[str, Any], columns: Sequence[str] | None = None
 ) -> Filter:
     """BadFilter names what is not accepted, and what is instead."""
+    steps = parsed(table, where, columns)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: Filter = end.value
+            return found
+
+
+def parsed(
+    table: Table, where: Mapping[str, Any], columns: Sequence[str] | None = None
+) -> Generator[None, None, Filter]:
+    """The same in steps: a client may ask for thousands of values, each of a thousand digits."""
     if len(where) > RECORD_WHERE_COLUMNS_MAX:
         raise BadFilter(f"a filter has at most {RECORD_WHERE_COLUMNS_MAX} columns")
     by_name = {column.name: column for column in table.columns}
@@ -127,14 +142,15 @@ def parse_filter(
         if name not in table.scopes or name not in by_name:
             accepted = ", ".join(table.scopes) or "none"
             raise BadFilter(f"{name[:64]!r} is no filter of {table.name}: accepted are {accepted}")
-        terms.append(_term(table.scopes.index(name), by_name[name], asked))
+        terms.append((yield from _term(table.scopes.index(name), by_name[name], asked)))
     terms.sort(key=lambda term: term.place)
     chosen = None if columns is None else _chosen(table, columns)
     said = [[list(term.condition()) for term in terms], chosen]
+    yield
     return Filter(tuple(terms), chosen, _hash(said))
 
 
-def _term(place: int, column: Column, asked: Any) -> Term:
+def _term(place: int, column: Column, asked: Any) -> Generator[None, None, Term]:
     if isinstance(asked, Mapping):
         return _within(place, column, asked)
     if not isinstance(asked, list | tuple):
@@ -142,7 +158,14 @@ def _term(place: int, column: Column, asked: Any) -> Term:
     if len(asked) > RECORD_WHERE_VALUES_MAX:
         raise BadFilter(f"{column.name} has at most {RECORD_WHERE_VALUES_MAX} values in a filter")
     # A list of none is a filter that nothing fits: a page whose user has chosen nothing asks so.
-    return OneOf(place, column, frozenset(asked_value(column, one) for one in asked))
+    texts: dict[ScopeValue, str] = {}
+    for one in asked:
+        value = asked_value(column, one)
+        if value not in texts:
+            texts[value] = "" if value is None else text_of(column, value)
+        yield
+    ordered = sorted(text for value, text in texts.items() if value is not None)
+    return OneOf(place, column, frozenset(texts), tuple(ordered))
 
 
 def _within(place: int, column: Column, asked: Mapping[Any, Any]) -> Within:

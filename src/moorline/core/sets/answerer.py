@@ -92,15 +92,16 @@ class Answerer:
         return Answered(own, mode, cells, payload)
 
     async def ranges(self, prefixes: Sequence[Prefix]) -> list[RangeDigest]:
-        _check_apart(prefixes)
+        check_apart(prefixes)
         return await self._own.digests(prefixes)
 
     async def lists(self, prefixes: Sequence[Prefix]) -> list[bytes]:
-        _check_apart(prefixes)
+        check_apart(prefixes)
         return await self._own.ids(prefixes)
 
 
-def _check_apart(prefixes: Sequence[Prefix]) -> None:
+def check_apart(prefixes: Sequence[Prefix]) -> None:
+    """Malformed where one is below another."""
     # Those of an asker are (Z3 there). A thousand times the whole set would be a thousand times its work.
     if not are_apart(prefixes):
         raise Malformed(
