@@ -34,7 +34,7 @@ def commands() -> Iterator[tuple[str, Any, Any]]:
     """Every command there is, by its words."""
     root: Any = typer.main.get_command(app)
     context = typer.Context(root, info_name="moor", **root.context_settings)
-    waiting = [((), root, context)]
+    waiting: list[tuple[tuple[str, ...], Any, Any]] = [((), root, context)]
     while waiting:
         words, command, its = waiting.pop()
         if not hasattr(command, "list_commands"):
