@@ -37,6 +37,6 @@ class RoleDial:
             caller.close("DONE", "a node with another role was meant")
             lacking = Unsupported(f"the node {node.node!r} does not run the role `{self._role}`")
         # Who cannot be reached may have it, and be back in a moment.
-        error = failed or lacking
-        assert error is not None, "no address at all"
-        raise error
+        why = failed or lacking
+        assert why is not None, "no address at all"
+        raise why

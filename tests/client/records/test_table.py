@@ -296,7 +296,7 @@ async def test_a_node_without_the_role_is_passed_over_also_when_a_copy_comes_bac
             for key in range(20, 26):
                 served.put(key, "LATER")
                 node.cut()
-                await until(lambda key=key: key in table.rows)  # type: ignore[misc]
+                await until(lambda key=key: key in table.rows)
             await table.synced()
             assert is_equal(table, served)
         assert not others[0].heard
