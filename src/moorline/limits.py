@@ -2051,6 +2051,12 @@ Moorline costs the user's disk."""
 RECORDS_LOG_LIFE_S = 3_600
 """Age at which lines go: who comes back later is reconciled by its digest."""
 
+RECORDS_MOMENTS = 100
+"""Moments that are kept of the life of a log, so that a line goes at most a hundredth of it later."""
+
+RECORDS_SEEN_S = 10
+"""Time for which lines beyond the bound of a log stay: whoever follows the table has seen them then."""
+
 RECORDS_PRUNE_ROWS_MAX = 50_000
 """Lines that go in one transaction."""
 
