@@ -333,7 +333,7 @@ class World:
             self.change_rights(client)
         self.nodes = [Node(self, "a"), Node(self, "b")]
         self.rarity = self.chance.choice([0.002, 0.005, 0.01, 0.03])
-        self.disturbances = DISTURBANCES
+        self.disturbances: tuple[str, ...] = DISTURBANCES
         self.has_long_transactions = seed % 2 == 0
         """The oldest transaction stays open while thousands of others come and go."""
         self.resyncs = 0
