@@ -1,9 +1,9 @@
 """Room: core/values. Which publisher of several a subscriber goes to.
 
 Those of the best priority first, among them by chance. Who failed of late comes last, whatever its priority:
-one that is dead for good costs one try a minute. Before all of that each has its turn at a path: who was tried
-for it comes behind all who were not, and of those who were the one that was tried longest ago comes first. So
-with n publishers, n tries in a row reach all n, however long each of them takes.
+one that is dead for good costs one try a minute. Before all of that each has its turn at a path: who was
+tried for it comes behind all who were not, and of those who were the one that was tried longest ago comes
+first. So with n publishers, n tries in a row reach all n, however long each of them takes.
 """
 
 from collections.abc import Sequence
@@ -55,7 +55,7 @@ Tried = tuple[bytes, ...]
 
 
 class Turns:
-    """Who was tried for which path, for those who try by themselves: a try here, and perhaps another one later.
+    """Who was tried for which path, for those who try by themselves, once and perhaps once more.
 
     Tries are in a row if each begins within the memory of the one before it.
     """

@@ -13,8 +13,8 @@ Invariants:
         at one publisher
     S2  at most `DURABLE_ASKS_MAX` asks are under way, of at most `DURABLE_PATHS_PER_ASK` paths each
 
-Of n publishers of a path, n tries in a row reach all n, however long they take: S3 of the design, `choose_in_turn`. An answer to what was given up is
-not taken: it names another ask, or another try (S6).
+Of n publishers of a path, n tries in a row reach all n, however long they take: S3 of the design, and
+`choose_in_turn`. An answer to what was given up is not taken: it names another ask, or another try (S6).
 
 Design: docs/design/resolver.md.
 """
