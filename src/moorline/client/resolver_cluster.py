@@ -263,9 +263,10 @@ def most_telling(refusals: Mapping[int, MoorlineError]) -> tuple[int, MoorlineEr
             if is_telling(error):
                 return member, error
     kinds = {type(error) for error in refusals.values()}
-    if len(kinds) == 1 and not issubclass(*kinds, ConnectionLost):
-        return next(iter(refusals.items()))
-    return None
+    member, error = next(iter(refusals.items()), (0, None))
+    if error is None or len(kinds) > 1 or isinstance(error, ConnectionLost):
+        return None
+    return member, error
 
 
 def _is_of_proof(error: MoorlineError) -> bool:
