@@ -2091,8 +2091,8 @@ RECORDS_NAME_CHARACTERS_MAX = 128
 RECORDS_FILTERS_MAX = 16
 """Columns of one table that may be filtered by: each one is in every line of the log."""
 
-RECORDS_ADDRESS_FILE_BYTES_MAX = 4 * KIB
-"""Of a file with the address of a database."""
+CATALOG_ADDRESS_FILE_BYTES_MAX = 4 * KIB
+"""Of a file with the address of a catalog, or of a database of records."""
 
 RECORDS_RENEW_ROWS_MAX = 10_000
 """Rows that are set right in one transaction behind a restore, so that writers wait little."""

@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import subprocess
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,10 @@ pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
 
 
 def free_ports() -> int:
-    """A port P such that P + 10, P + 11, P + 20 and P + 21 are free now."""
-    for base in range(21_000 + os.getpid() % 5_000, 60_000, 30):
+    """A port P such that those of three nodes are free now."""
+    for base in range(21_000 + os.getpid() % 5_000, 60_000, 40):
         try:
-            for one in (10, 11, 20, 21):
+            for one in (10, 11, 12, 20, 21, 22, 30, 31, 32):
                 with socket.socket() as tried:
                     tried.bind(("127.0.0.1", base + one))
         except OSError:
@@ -29,15 +30,16 @@ def free_ports() -> int:
 
 
 class Up:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *flags: str, count: int = 2) -> None:
         self.folder = folder
+        self.port = free_ports()
         self.process = subprocess.Popen(
             [
                 *MOOR,
                 "cluster",
                 "up",
-                "--nodes=2",
-                f"--port={free_ports()}",
+                *flags,
+                f"--port={self.port}",
                 f"--data={folder}",
                 "--json",
             ],
@@ -48,7 +50,7 @@ class Up:
         )
         assert self.process.stdout is not None
         self.nodes: list[dict[str, Any]] = []
-        while len(self.nodes) < 2:
+        while len(self.nodes) < count:
             line = self.process.stdout.readline()
             assert line, (folder.parent / "up.stderr").read_text()
             self.nodes.append(json.loads(line))
@@ -71,7 +73,7 @@ class Up:
 
 @pytest.fixture
 def up(tmp_path: Path) -> Iterator[Up]:
-    running = Up(tmp_path / "cluster")
+    running = Up(tmp_path / "cluster", "--nodes=2")
     try:
         yield running
     finally:
@@ -133,3 +135,18 @@ def test_nodes_end_with_whoever_keeps_them(up: Up) -> None:
     up.process.wait(30)
     eventually(lambda: not any(map(is_there, pids)), within_s=60)
     assert "runs no more" in run_moor("cluster", "ps", f"--data={up.folder}").stderr
+
+
+def test_three_nodes_say_where_their_pages_and_mqtt_are(tmp_path: Path) -> None:
+    up = Up(tmp_path / "cluster", count=3)
+    try:
+        for node in up.nodes:
+            first = up.port + 10 * int(node["number"])
+            assert node["address"] == f"tcp://127.0.0.1:{first}"
+            assert node["http"] == f"http://127.0.0.1:{first + 1}"
+            assert node["mqtt"] == f"mqtt://127.0.0.1:{first + 2}"
+            with urllib.request.urlopen(f"{node['http']}/readyz", timeout=20) as answer:
+                assert answer.status == 200
+        assert up.run("ps") == up.nodes
+    finally:
+        up.end()

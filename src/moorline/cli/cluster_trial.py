@@ -17,7 +17,7 @@ from moorline.errors import StartError
 from moorline.limits import LOCAL_NODE_READY_MS, LOCAL_NODES_MAX
 
 FOLDER = Path("moorline-cluster")
-COLUMNS = ("number", "node", "state", "address", "http", "pid")
+COLUMNS = ("number", "node", "state", "address", "http", "mqtt", "pid")
 POLL_S = 0.05
 
 Data = Annotated[Path, typer.Option("--data", help="The folder of the cluster.")]
@@ -32,7 +32,9 @@ def up(
     port: Annotated[
         int,
         typer.Option(
-            min=1_024, max=65_000, help="Node N listens at this port + 10 N, its page at + 1."
+            min=1_024,
+            max=65_000,
+            help="Node N listens at this port + 10 N, its page at one more, MQTT at two more.",
         ),
     ] = 7_500,
     as_json: AsJson = False,
@@ -80,7 +82,7 @@ def processes(data: Data = FOLDER, as_json: AsJson = False) -> None:
 
 
 @app.command(epilog="Example: moor cluster down")
-def down(data: Data = FOLDER) -> None:
+def down(data: Data = FOLDER, as_json: AsJson = False) -> None:
     """Stop all nodes of the cluster on this machine; its folder stays."""
     cluster = found_in(data)
     cluster.keeper.signal(signal.SIGTERM)
@@ -89,6 +91,8 @@ def down(data: Data = FOLDER) -> None:
         if time.monotonic() > end:
             raise StartError(f"process {cluster.keeper.pid} does not stop")
         time.sleep(POLL_S)
+    if as_json:
+        output.emit_json({"state": "down", "nodes": len(cluster.nodes)})
 
 
 async def _up(folder: Path, count: int, port: int, *, as_json: bool) -> None:
@@ -145,5 +149,6 @@ def _facts(node: LocalNode) -> dict[str, object]:
         "state": node.state.value,
         "address": node.address,
         "http": node.http,
+        "mqtt": node.mqtt,
         "pid": node.process.pid,
     }

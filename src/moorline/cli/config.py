@@ -55,7 +55,10 @@ def show(
 
 @app.command(epilog="Example: moor config check --config /etc/moorline/moorline.toml")
 @with_settings
-def check(settings: Loaded[Config]) -> None:
+def check(
+    settings: Loaded[Config],
+    as_json: Annotated[bool, typer.Option("--json", help="JSON in place of a text.")] = False,
+) -> None:
     """Say whether a node would take this configuration, its files and its folder; it starts nothing.
 
     In the folder, or the nearest one above it that is there, a file is made and removed again.
@@ -73,7 +76,7 @@ def check(settings: Loaded[Config]) -> None:
             minimum=config.tls_minimum,
         )
     _check_folder(Path(config.data).absolute())
-    output.line("configuration ok")
+    output.emit(as_json, {"ok": True}, lambda: output.line("configuration ok"))
 
 
 def _check_folder(folder: Path) -> None:

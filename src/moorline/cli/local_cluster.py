@@ -59,6 +59,7 @@ class LocalNode(msgspec.Struct, frozen=True):
     process: Process
     address: str
     http: str
+    mqtt: str
 
     @property
     def state(self) -> State:
@@ -146,7 +147,7 @@ class Keeper:
 
     async def _start(self, number: int) -> None:
         name = f"node-{number}"
-        native, web = self._port + 10 * number, self._port + 10 * number + 1
+        native = self._port + 10 * number
         log = (self._folder / f"{name}.log").open("ab")
         with log:
             process = await asyncio.create_subprocess_exec(
@@ -156,7 +157,8 @@ class Keeper:
                 f"--node={name}",
                 f"--catalog={self._dsn}",
                 f"--listen=tcp://127.0.0.1:{native}",
-                f"--http=http://127.0.0.1:{web}",
+                f"--http=http://127.0.0.1:{native + 1}",
+                f"--mqtt=mqtt://127.0.0.1:{native + 2}",
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,
@@ -171,9 +173,12 @@ class Keeper:
         found = READY.search(line)
         if found is None:
             raise StartError(f"{name} did not start: see {self._folder / name}.log")
-        addresses = found[1].split()
+        by_scheme = {address.partition(":")[0]: address for address in found[1].split()}
         self._nodes[number] = LocalNode(
-            number, name, Process.of(process.pid), addresses[0], addresses[-1]
+            number,
+            name,
+            Process.of(process.pid),
+            *(by_scheme[scheme] for scheme in ("tcp", "http", "mqtt")),
         )
         watch = asyncio.create_task(self._watch(number, process))
         self._watching.add(watch)

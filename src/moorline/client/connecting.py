@@ -22,7 +22,8 @@ from moorline.client.events import Told
 from moorline.client.moor import Moor
 from moorline.client.publishing import Publishing
 from moorline.client.queue_homes import QueueCallers
-from moorline.client.staying import StayingLink
+from moorline.client.role_dial import RoleDial
+from moorline.client.staying import Dial, StayingLink
 from moorline.config.addresses import (
     DEFAULT_ADDRESS,
     Address,
@@ -73,7 +74,7 @@ class Connecting:
             return await self._connect_to_stay(self._stays)
         caller, address = await self._dial()
         open_home = partial(self._open_home, address)
-        return Moor(caller, address, dial=self._dial, open_home=open_home)
+        return Moor(caller, address, dial_role=self._dial_role, open_home=open_home)
 
     async def callers(self) -> QueueCallers:
         """The bare connection, with those to the homes that it leads to."""
@@ -82,7 +83,7 @@ class Connecting:
 
     async def _connect_to_stay(self, stays: Stays) -> Moor:
         told = Told()
-        dials = [partial(self._dial_one, one) for one in self._addresses]
+        dials = self._dials()
         link = StayingLink(dials, told=told, deadline_s=stays.deadline_s)
         await link.begin()
         assert link.address is not None, "a link that is up leads somewhere"
@@ -92,15 +93,22 @@ class Connecting:
         return Moor(
             link,
             link.address,
-            dial=self._dial,
+            dial_role=self._dial_role,
             open_home=partial(self._open_home, link.address),
             told=told,
             publishing=publishing,
             deadline_s=stays.deadline_s,
         )
 
+    def _dials(self) -> list[Dial]:
+        return [partial(self._dial_one, one) for one in self._addresses]
+
+    def _dial_role(self, role: str) -> RoleDial:
+        """For what lasts longer than one connection, and needs a node with that role."""
+        return RoleDial(self._dials(), role)
+
     async def _dial(self) -> tuple[Caller, Address]:
-        """A connection, and where it leads to. What lasts longer than one of them dials again."""
+        """A connection, and where it leads to."""
         failed: MoorlineError | None = None
         for one in self._addresses:
             try:

@@ -96,6 +96,8 @@ if TYPE_CHECKING:
 Reply = TypeVar("Reply", bound=Answer)
 Dial = Callable[[], Awaitable[tuple[Caller, Address]]]
 """Opens one more connection like this one."""
+RECORDS = "records"
+"""The role of nodes that serve tables."""
 
 
 class Moor:
@@ -110,7 +112,7 @@ class Moor:
         link: Caller | StayingLink,
         address: Address,
         *,
-        dial: Dial,
+        dial_role: Callable[[str], Dial],
         open_home: OpenHome,
         told: Told | None = None,
         publishing: Publishing | None = None,
@@ -121,7 +123,7 @@ class Moor:
         self._calls: Calls = link
         self._told = told or Told()
         self._publishing = publishing
-        self._dial = dial
+        self._dial_role = dial_role
         self._inboxes = Inboxes()
         self._callers = QueueCallers(link, open_home, deadline_s=deadline_s)
         self._callers.opened = self._home_opened
@@ -414,19 +416,21 @@ class Moor:
         from moorline.client.records.table import RecordTable
 
         asked = Asked.of(table, where, columns)
-        return RecordTable(self._dial, asked, cache=cache, wait=wait, settings=settings)
+        return RecordTable(
+            self._dial_role(RECORDS), asked, cache=cache, wait=wait, settings=settings
+        )
 
     def witness(self, table: str) -> "TableWitness":
         """Hears the digest of a table's rows, as far as we may see them, and holds none of them."""
         from moorline.client.records.witness import TableWitness
 
-        return TableWitness(self._dial, table)
+        return TableWitness(self._dial_role(RECORDS), table)
 
     def record_feed(self, asked: "Asked", cursor: str = "") -> "RecordFeed":
         """Changes from a cursor on, for whoever keeps the rows elsewhere; without one, all rows first."""
         from moorline.client.records.feed import RecordFeed
 
-        return RecordFeed(self._dial, asked, cursor)
+        return RecordFeed(self._dial_role(RECORDS), asked, cursor)
 
     # --- services ---------------------------------------------------------------------------------
 

@@ -81,7 +81,7 @@ class MqttBroker:
         self.demands = demands
         self.counts = NodeCounts()
         self.logins = Logins()
-        is_shared = config.catalog != "embedded"
+        is_shared = not config.is_catalog_embedded
         self.redirects = Redirects(mqtt_sessions, home, is_shared=is_shared)
         self.clients: dict[str, Client] = {}
         """Those that are connected, by their id."""

@@ -282,6 +282,27 @@ async def test_a_node_that_is_busy_is_asked_again(node: TableNode, served: Serve
         assert is_equal(table, served)
 
 
+async def test_a_node_without_the_role_is_passed_over_also_when_a_copy_comes_back(
+    served: ServedTable, node: TableNode
+) -> None:
+    others = [TableNode(served), TableNode(served)]
+    async with others[0].open() as first, others[1].open() as last:
+        for one in others:
+            one.roles = ("broker",)
+        async with (
+            moorline.connect([first, node.address, last]) as moor,
+            moor.records(NAMED, settings=SOON) as table,
+        ):
+            for key in range(20, 26):
+                served.put(key, "LATER")
+                node.cut()
+                await until(lambda key=key: key in table.rows)
+            await table.synced()
+            assert is_equal(table, served)
+        assert not others[0].heard
+        assert not others[1].heard
+
+
 async def test_a_node_without_the_role_is_named(node: TableNode) -> None:
     node.roles = ("broker",)
     with pytest.raises(Unsupported, match="role `records`"):

@@ -33,7 +33,7 @@ from moorline.core.records.copy import Copying
 from moorline.core.records.feed_events import How
 from moorline.core.records.table import Key
 from moorline.core.sets.digest import Digest
-from moorline.errors import CallFailed, ConfigError, MoorlineError, Unsupported
+from moorline.errors import CallFailed, ConfigError, MoorlineError
 from moorline.limits import GOODBYE_MS_MAX
 from moorline.net.caller import Caller
 from moorline.wire.records import Refused
@@ -42,8 +42,6 @@ log = logging.getLogger("moorline.client")
 
 Held = tuple[int, bytes]
 Dial = Callable[[], Awaitable[tuple[Caller, Address]]]
-
-ROLE: Final = "records"
 
 PASSING: Final = frozenset({"BUSY", "NOT_READY"})
 """Refusals that say nothing against the subscription: it is asked for again."""
@@ -240,11 +238,6 @@ class RecordTable:
 
     async def _serve(self, caller: Caller) -> None:
         try:
-            roles = caller.node.roles if caller.node is not None else ()
-            if roles and ROLE not in roles:
-                node = caller.node.node if caller.node is not None else ""
-                self._failed(Unsupported(f"the node {node!r} does not run the role `{ROLE}`"))
-                return
             self._copy.connect(caller)
             if self._has_synced:
                 self._tell(RecordChange(ChangeKind.RECONNECTED))
