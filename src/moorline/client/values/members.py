@@ -23,9 +23,9 @@ from moorline.core.directory.replica import (
     Compare,
     Disconnect,
     Failed,
+    LinkLost,
     LoggedIn,
     LogIn,
-    Lost,
     Replica,
     ReplicaState,
     SayHeartbeat,
@@ -316,7 +316,7 @@ class Member:
     def _lost(self, lost: "asyncio.Future[ConnectionLost | Refused]") -> None:
         # What is under way fails by itself, and is told once.
         if not self._is_busy and self._caller is not None and self._caller.lost is lost:
-            self._driver.post(Lost(str(lost.result())))
+            self._driver.post(LinkLost(str(lost.result())))
 
     def _pushed(self, messages: list[Message]) -> None:
         if any(isinstance(message, RightsChanged) for message in messages):
