@@ -263,10 +263,10 @@ def most_telling(refusals: Mapping[int, MoorlineError]) -> tuple[int, MoorlineEr
             if is_telling(error):
                 return member, error
     kinds = {type(error) for error in refusals.values()}
-    member, error = next(iter(refusals.items()), (0, None))
-    if error is None or len(kinds) > 1 or isinstance(error, ConnectionLost):
+    first = next(iter(refusals.items()), None)
+    if first is None or len(kinds) > 1 or isinstance(first[1], ConnectionLost):
         return None
-    return member, error
+    return first
 
 
 def _is_of_proof(error: MoorlineError) -> bool:
