@@ -1793,6 +1793,12 @@ PUBLISHER_FAILED_MS = 60_000
 FAILED_PUBLISHERS_MAX = 10_000
 """Publishers whose failures a subscriber remembers at once."""
 
+TRIED_PATHS_MAX = 10_000
+"""Paths of which a subscriber remembers who was tried for them without success, for those who try once."""
+
+TRIED_PUBLISHERS_MAX = 1_024
+"""Publishers of one path that are remembered so: more than anybody tries one after the other."""
+
 DURABLE_STEP_MS = 250
 """By so much each try of a durable subscription waits longer than the one before it."""
 

@@ -11,7 +11,7 @@ from tests.core.records.model_postgres import ModelPostgres
 from moorline.core.effects import Effect, Event
 from moorline.core.records import copy as client_side
 from moorline.core.records.copy import Copy, Copying
-from moorline.core.records.cursor import Cursor, SigningKey, SigningKeys, misfit
+from moorline.core.records.cursor import SigningKey, SigningKeys, TableCursor, misfit
 from moorline.core.records.feed_events import (
     BeginScan,
     Boot,
@@ -199,7 +199,9 @@ class Node:
         truth = self.truth(number, at)
         right = digest_of_rows(self.feed.table.salt, ((k, a.seq) for k, a in truth.items()))
         assert digest == right, f"RF4: the digest of {number} at {at}"
-        cursor = KEYS.sign(Cursor("runs", self.feed.table.epoch, at, *audience.identity, digest))
+        cursor = KEYS.sign(
+            TableCursor("runs", self.feed.table.epoch, at, *audience.identity, digest)
+        )
         for client in self.clients(to):
             self.world.check_permit(self, client)
             self.world.say(client, client_side.Ended(client.copy.sync, cursor, digest))
@@ -383,7 +385,7 @@ class World:
         client.node = None
         client.inbox.clear()
         client.is_full = False
-        client.copy.handle(client_side.Lost(), self.now_ms)
+        client.copy.handle(client_side.LinkLost(), self.now_ms)
 
     def obey(self, client: Client, event: Event) -> None:
         for effect in client.copy.handle(event, self.now_ms):
@@ -416,14 +418,14 @@ class World:
         self.by_subscription[client.subscription] = client
         opened = KEYS.open_cursor(cursor, self.now_ms) if cursor else None
         permit = self.permits[client.number]
-        fits = isinstance(opened, Cursor) and (
+        fits = isinstance(opened, TableCursor) and (
             misfit(opened, node.feed.table, client.filter.hash, permit.hash) is None
         )
         wanted = Wanted(
             client.filter,
             permit,
             self.rights_version,
-            opened if fits and isinstance(opened, Cursor) else None,
+            opened if fits and isinstance(opened, TableCursor) else None,
             How.FULL if digest is None else How.DIGEST,
         )
         # Rights were read; what changes before it is registered makes it one of before.
@@ -485,7 +487,7 @@ class World:
         positions = [node.feed.snapshot for node in self.nodes if node.feed.snapshot is not None]
         for client in self.clients:
             opened = KEYS.open_cursor(client.copy.cursor, self.now_ms)
-            if isinstance(opened, Cursor) and opened.snapshot is not None:
+            if isinstance(opened, TableCursor) and opened.snapshot is not None:
                 positions.append(opened.snapshot)
         seen = [
             moment

@@ -10,9 +10,9 @@ from tests.core.records.tables import TABLE
 
 from moorline.core.records.cursor import (
     Asked,
-    Cursor,
     SigningKey,
     SigningKeys,
+    TableCursor,
     Why,
     brief_of,
     misfit,
@@ -26,7 +26,7 @@ OLD = SigningKey(1, b"o" * 32, 100)
 NEW = SigningKey(2, b"n" * 32, 200)
 KEYS = SigningKeys([OLD, NEW])
 F, P = b"f" * 16, b"p" * 16
-CURSOR = Cursor("runs", "e1", Snapshot(10, 20, (12, 15)), F, P, Digest(3, b"d" * 16))
+CURSOR = TableCursor("runs", "e1", Snapshot(10, 20, (12, 15)), F, P, Digest(3, b"d" * 16))
 
 
 def test_what_was_signed_comes_back() -> None:
@@ -53,11 +53,11 @@ def test_too_many_open_transactions_are_left_out() -> None:
     text = KEYS.sign(msgspec.structs.replace(CURSOR, snapshot=most))
     assert len(text) <= RECORD_CURSOR_CHARACTERS_MAX
     found = KEYS.open_cursor(text, 0)
-    assert isinstance(found, Cursor)
+    assert isinstance(found, TableCursor)
     assert found.snapshot == most
     more = Snapshot(1, 5_000, tuple(range(1, RECORD_CURSOR_OPEN_MAX + 2)))
     found = KEYS.open_cursor(KEYS.sign(msgspec.structs.replace(CURSOR, snapshot=more)), 0)
-    assert isinstance(found, Cursor)
+    assert isinstance(found, TableCursor)
     assert found.snapshot is None
     assert misfit(found, TABLE, F, P) is Why.NO_SNAPSHOT
 
@@ -125,7 +125,7 @@ def test_t28_a_cursor_older_than_the_log_is_old() -> None:
     assert misfit(CURSOR, table, F, P) is Why.OLD
 
 
-def asked(cursor: Cursor) -> Asked:
+def asked(cursor: TableCursor) -> Asked:
     return Asked(cursor.table, cursor.epoch, cursor.filter_hash, cursor.permit_hash, cursor.digest)
 
 
