@@ -56,8 +56,11 @@ def test_show_prints_key_value_and_source(
     assert rows["tls_key"] == "- default"
 
 
-def test_show_speaks_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["config", "show", "--json", "--catalog", "postgresql://u:secret@h/db"]) == 0
+def test_show_speaks_json(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MOOR_CATALOG", "postgresql://u:secret@h/db")
+    assert run(["config", "show", "--json"]) == 0
     out = capsys.readouterr().out
     rows = {row["key"]: row for row in json.loads(out)}
     assert out.count("\n") == 1
@@ -65,6 +68,26 @@ def test_show_speaks_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert rows["listen"]["value"] == ["tcp://127.0.0.1:7411"]
     assert rows["data"]["source"] == "default"
     assert all(row["help"] for row in rows.values())
+
+
+@pytest.mark.parametrize(
+    "argument",
+    ["--catalog=postgresql://u:geheim@h/db", "--set=catalog=postgresql://h/db?password=geheim"],
+)
+def test_a_password_in_an_argument_is_refused_without_its_value(
+    argument: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["config", "check", argument]) == 3
+    said = capsys.readouterr().err
+    assert "--catalog has a password in it" in said
+    assert "--catalog-file" in said
+    assert "geheim" not in said
+
+
+def test_a_catalog_is_named_by_an_address_or_a_file(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["config", "check", "--catalog-file=/etc/moorline/catalog"]) == 0
+    assert run(["config", "check", "--catalog-file=a", "--catalog=postgresql://h/db"]) == 3
+    assert "give one of them, the file or the address" in capsys.readouterr().err
 
 
 def test_check_says_ok_or_names_every_mistake(

@@ -94,11 +94,14 @@ def test_what_can_be_refused_is_refused_before_a_session_starts(tmp_path: Path) 
     (tmp_path / "copy.py").write_text(COPY)
     Archive(str(tmp_path / "kept")).open(Holdings("parquet", ["#"]))
     file, is_file = str(tmp_path / "copy.py"), "copy.py is a file: an archive is a folder"
-    nobody = "postgresql://me:secret@127.0.0.1:1/db"
+    nobody = "postgresql://me@127.0.0.1:1/db"
+    secret = "postgresql://me:secret@127.0.0.1:1/db"
     ids, there = tmp_path / "ids.csv", str(tmp_path / "kept")
     ids.write_text("id\n1\n")
     for code, words, arguments in (
         (7, "127.0.0.1:1", ("audit", "--catalog", nobody)),
+        (3, "has a password in it, which every list", ("audit", "--catalog", secret)),
+        (3, "give catalog-file:FILE#SERVICE", ("diff", f"catalog:{secret}#a", file)),
         (
             3,
             "--every 'soon': accepted: a time as '30 seconds'",

@@ -265,10 +265,16 @@ def test_a_folder_without_rights_is_unusable(tmp_path: Path) -> None:
     ["postgresql://someone:secret@127.0.0.1:1/none", "postgresql://nobody@/x?host=/nowhere"],
 )
 def test_an_unreachable_catalog_is_named_without_its_password(tmp_path: Path, catalog: str) -> None:
-    shown = run_moor("serve", f"--data={tmp_path / 'data'}", f"--catalog={catalog}")
-    assert shown.returncode == 7
-    assert "secret" not in shown.stderr
-    one_line(shown.stderr)
+    data, file = f"--data={tmp_path / 'data'}", tmp_path / "address"
+    file.write_text(f"{catalog}\n")
+    for flags, variables in (
+        ([f"--catalog-file={file}"], None),
+        ([], {"MOOR_CATALOG": catalog}),
+    ):
+        shown = run_moor("serve", data, *flags, variables=variables)
+        assert shown.returncode == 7
+        assert "secret" not in shown.stderr
+        one_line(shown.stderr)
 
 
 def test_a_full_disk_is_one_clear_line(tmp_path: Path) -> None:

@@ -94,8 +94,10 @@ def test_one_service_in_parts(spark: SparkSession, cluster: Cluster) -> None:
         ({"associations": "*", "catalog": "nowhere"}, "no postgresql:// address"),
         (
             {"associations": "*", "catalog": "postgresql://u:geheim@127.0.0.1:1/x"},
-            "cannot be reached",
+            "option 'catalog' has a password in it, which Spark shows",
         ),
+        ({"associations": "*", "catalog": "postgresql://u@127.0.0.1:1/x"}, "cannot be reached"),
+        ({"associations": "*", "catalogFile": "/nowhere"}, "name two catalogs: give one"),
     ],
 )
 def test_what_is_wrong_is_named(

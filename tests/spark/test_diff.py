@@ -34,9 +34,10 @@ def test_a_side_is_named_by_a_text() -> None:
     assert Side.of("a.csv#queue") == Side("csv", "a.csv", "queue")
     assert Side.of("service.sqlite") == Side("sqlite", "service.sqlite", "")
     assert Side.of("parquet:a#b#id") == Side("parquet", "a#b", "id")
-    side = Side.of("catalog:postgresql://me:secret@host/db#billing")
-    assert side == Side("catalog", "postgresql://me:secret@host/db", "billing")
+    side = Side.of("catalog:postgresql://me@host/db?sslmode=require#billing")
+    assert side == Side("catalog", "postgresql://me@host/db?sslmode=require", "billing")
     assert side.label == "catalog:postgresql://me@host/db#billing"
+    assert Side.of("catalog-file:/etc/a#billing") == Side("catalog-file", "/etc/a", "billing")
     for wrong in ("catalog:postgresql://me:secret@host/db", "", "#id"):
         with pytest.raises(ConfigError, match="is no set of ids; accepted:") as caught:
             Side.of(wrong)
@@ -130,10 +131,9 @@ def test_csv_ids_are_texts_and_mistakes_are_named(spark: SparkSession, tmp_path:
     (tmp_path / "bad.parquet").write_bytes(b"PAR1 and nothing else")
     with pytest.raises(ConfigError, match=r"bad\.parquet cannot be read as Parquet"):
         digest_of(spark, Side.of(f"{tmp_path}/bad.parquet"))
-    nowhere = Side.of("catalog:postgresql://me:secret@127.0.0.1:1/db#billing")
-    with pytest.raises(CatalogUnreachable) as caught, explained():
+    nowhere = Side.of("catalog:postgresql://me@127.0.0.1:1/db#billing")
+    with pytest.raises(CatalogUnreachable), explained():
         digest_of(spark, nowhere)
-    assert "secret" not in str(caught.value)
 
 
 REFUSED = {

@@ -12,10 +12,14 @@ from tests.client.proving_node import PASSWORD, TOKEN, WRONG, ProvingNode, secre
 from tests.process.nodes import NodeProcess
 from tests.spark.publishing import Message
 
+from moorline.catalog.location import CatalogLocation
+from moorline.catalog.socket_folder import PORT
 from moorline.cli.endpoint import Endpoint as CommandEndpoint
 from moorline.cli.pipeline import endpoint_options
 from moorline.errors import ConfigError, Refused
 from moorline.spark.group_reader import GROUP
+from moorline.spark.id_sets import IdSetSource, Side, read_side
+from moorline.spark.jobs.audit import audit
 from moorline.spark.jobs.node_side import node_ids
 from moorline.spark.node_link import Links
 from moorline.spark.options import (
@@ -24,10 +28,12 @@ from moorline.spark.options import (
     SECRETS,
     TOPICS,
     Endpoint,
+    catalog_of,
     check_names,
     endpoint_of,
     topic_options,
 )
+from moorline.spark.source import MoorlineSource
 from moorline.spark.topic_reader import TopicBatchReader
 from moorline.spark.writer import OPTIONS, writer
 from moorline.wire.node import Echo, Echoed
@@ -164,6 +170,97 @@ def test_a_plan_shows_no_secret(
         shown = capsys.readouterr().out + frame._jdf.queryExecution().toString()
         assert "offset" in shown
         assert not is_secret(shown)
+
+
+# --- the address of a catalog ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        f"postgresql://me:{PASSWORD}@host/db",
+        f"postgresql://me@host/db?sslmode=require&password={PASSWORD}",
+        f"postgresql://me@host/db?sslpassword={PASSWORD}",
+    ],
+)
+def test_a_password_in_the_address_of_a_catalog_is_refused_by_the_name_of_the_option(
+    address: str,
+) -> None:
+    for refused in (
+        lambda: catalog_of({"Catalog": address}),
+        lambda: Side.of(f"catalog:{address}#billing"),
+    ):
+        with pytest.raises(
+            ConfigError, match=r"has a password in it.* give catalog.?[Ff]ile"
+        ) as said:
+            refused()
+        assert not is_secret(str(said.value))
+
+
+def test_a_file_has_the_address_where_a_task_opens_it(tmp_path: Path) -> None:
+    address = f"postgresql://me:{PASSWORD}@host/db"
+    file = tmp_path / "catalog"
+    file.write_text(f"{address}\n")
+    sent = pickle.dumps(catalog_of({"catalogFile": str(file)}))
+    assert not is_secret(sent)
+    place: CatalogLocation = pickle.loads(sent)
+    assert not is_secret(repr(place) + str(place))
+    assert place.address() == address
+    file.write_text(f"{address}\n{address}\n")
+    with pytest.raises(ConfigError, match="holds one line") as said:
+        place.address()
+    assert not is_secret(str(said.value))
+
+
+def test_no_reader_has_a_secret(proofs: list[dict[str, str]], tmp_path: Path) -> None:
+    """Whatever is read: a reader, of a batch or a stream, is sent to the executors and is in plans."""
+    file = tmp_path / "catalog"
+    file.write_text(f"postgresql://me:{PASSWORD}@host/db\n")
+    near = {"address": "tcp://127.0.0.1:1"}
+    for proof in proofs:
+        made: list[object] = []
+        for what in ("queues", "associations", "values", "records"):
+            wanted = {"queues": "*", "values": "/a"}.get(what, "a")
+            source = MoorlineSource({what: wanted, **near, **proof})
+            made.append(source.reader(StructType()))
+        for what in ("topics", "group", "values", "records"):
+            name = {"group": "$share/g/a", "values": "/a"}.get(what, "a")
+            source = MoorlineSource({what: name, **near, **proof})
+            made.append(source.streamReader(StructType()))
+        of_catalog = {"associations": "*", "catalogFile": str(file)}
+        made.append(MoorlineSource(of_catalog).reader(StructType()))
+        for reader in made:
+            assert not is_secret(repr(reader))
+            assert not is_secret(repr(vars(reader)))
+            assert not is_secret(pickle.dumps(reader))
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_the_plan_of_a_catalog_shows_no_secret(
+    spark: SparkSession,
+    node: NodeProcess,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The embedded Postgres asks for no password, so that any is right there."""
+    folder = (node.data / "run").resolve()
+    file = tmp_path / "catalog"
+    file.write_text(f"postgresql://postgres:{PASSWORD}@/postgres?host={folder}&port={PORT}\n")
+    source = spark.read.format("moorline").options(associations="*", catalogFile=str(file))
+    job = IdSetSource.name()
+    frame = source.load()
+    frame.count()
+    frame.explain(True)
+    shown = capsys.readouterr().out + frame._jdf.queryExecution().toString()
+    audit(spark, CatalogLocation(file=str(file)))
+    side = Side.of_catalog(CatalogLocation(file=str(file)), "nobody")
+    ids = read_side(spark, side, tasks=1)
+    ids.explain(True)
+    shown += capsys.readouterr().out + ids._jdf.queryExecution().toString()
+    assert "queue" in shown
+    assert job in shown
+    assert not is_secret(shown)
 
 
 @pytest.mark.process

@@ -12,7 +12,10 @@ import asyncpg
 
 from moorline.errors import CatalogUnreachable
 
-SHAPE = "--catalog takes postgresql://user:password@host:5432/database"
+SHAPE = (
+    "it is postgresql://USER@HOST:5432/DATABASE, and the password is in PGPASSWORD, in ~/.pgpass, or with "
+    "all the rest in a file (catalog_file)"
+)
 
 ODD_PASSWORD = (
     f"the catalog's address is not well formed: {SHAPE}; write special characters of the password "
@@ -82,8 +85,8 @@ def _reason(error: BaseException, words: str) -> str:
     match error:
         case asyncpg.InvalidPasswordError() | asyncpg.InvalidAuthorizationSpecificationError():
             return (
-                f"does not let us in ({words}): check the user and password in --catalog, "
-                "PGPASSWORD or ~/.pgpass, and the server's pg_hba.conf."
+                f"does not let us in ({words}): check the user, its password in PGPASSWORD, ~/.pgpass or "
+                "the file with the address, and the server's pg_hba.conf."
             )
         case asyncpg.InvalidCatalogNameError():
             return f"does not know the database ({words}): create it, or name another."

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar
 
 import typer
 
+from moorline.config.database_address import check_no_password
 from moorline.config.keys import keys_of
 from moorline.config.load import Loaded, load
 from moorline.config.settings import Config
@@ -31,6 +32,7 @@ COMMON_FLAGS = (
     "http",
     "mqtt",
     "catalog",
+    "catalog_file",
     "log_format",
     "log_level",
     "tls_certificate",
@@ -56,7 +58,9 @@ def with_settings(command: Callable[Concatenate[Loaded[Config], P], R]) -> Calla
         # A flag that was not given is None, or an empty list where it is repeatable.
         named = {name: options.pop(name) for name in COMMON_FLAGS}
         flags = {name: value for name, value in named.items() if value not in (None, [])}
-        loaded = load(_with_assignments(flags, assignments), os.environ, file)
+        given = _with_assignments(flags, assignments)
+        _check_no_password(given)
+        loaded = load(given, os.environ, file)
         return command(loaded, *args, **options)
 
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
@@ -92,6 +96,17 @@ def _option(name: str, kind: Any, flag: str, help_text: str, metavar: str) -> in
         default=None,
         annotation=Annotated[kind | None, option],
     )
+
+
+def _check_no_password(given: dict[str, object]) -> None:
+    """Arguments are in every list of processes; a variable and a file are not."""
+    if isinstance(catalog := given.get("catalog"), str):
+        check_no_password(
+            catalog,
+            name="--catalog",
+            file_name="--catalog-file",
+            shown_by="every list of processes shows",
+        )
 
 
 def _with_assignments(flags: dict[str, object], assignments: list[str]) -> dict[str, object]:

@@ -1,7 +1,7 @@
 """Room: cli. `moor pipeline audit` and `diff`: sets of ids, compared on Spark; cli/pipeline.py has them."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,14 +12,27 @@ from moorline.cli.spark_run import AsJson, Conf, Master, Remote, spark_run, task
 from moorline.errors import ConfigError
 from moorline.limits import PIPELINE_IDS_SHOWN
 
+if TYPE_CHECKING:
+    from moorline.catalog.location import CatalogLocation
+
 
 def audit(
     catalog: Annotated[
         str,
         typer.Option(
-            envvar="MOOR_CATALOG", show_default=False, help="postgresql://… of the catalog."
+            envvar="MOOR_CATALOG",
+            show_default=False,
+            help="postgresql://… of the catalog, without a password, which PGPASSWORD or ~/.pgpass has.",
         ),
     ] = "",
+    catalog_file: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="MOOR_CATALOG_FILE",
+            show_default=False,
+            help="A file with that address, password and all; on every machine that runs tasks.",
+        ),
+    ] = None,
     data: Annotated[
         Path | None,
         typer.Option(
@@ -43,16 +56,16 @@ def audit(
 
     Ends with 17 if something differs.
     """
-    address = catalog or _own_catalog(data)
     need_spark()
+    place = _place(catalog, catalog_file, data)
     from moorline.spark.id_sets import Side, check_sides
     from moorline.spark.jobs import audit as job
 
     clients = {name: Side.of(text) for name, text in map(_pair, client or [])}
-    job.services_of(address, clients)
+    job.services_of(place, clients)
     check_sides(*clients.values())
     with spark_run("auditing", master, remote, conf) as (spark, seen):
-        found = job.audit(spark, address, clients, seen)
+        found = job.audit(spark, place, clients, seen)
     output.emit(
         as_json, [tables.audit_facts(one) for one in found], lambda: tables.show_audit(found)
     )
@@ -64,7 +77,8 @@ def diff(
         str,
         typer.Argument(
             show_default=False,
-            help="parquet:PATH#COLUMN, csv:PATH#COLUMN, sqlite:FILE, catalog:postgresql://…#SERVICE.",
+            help="parquet:PATH#COLUMN, csv:PATH#COLUMN, sqlite:FILE, catalog:postgresql://…#SERVICE, "
+            "catalog-file:FILE#SERVICE.",
         ),
     ],
     right: Annotated[str, typer.Argument(show_default=False, help="The other set of ids.")],
@@ -96,12 +110,26 @@ def diff(
     job.check(found)
 
 
+def _place(catalog: str, catalog_file: Path | None, data: Path | None) -> "CatalogLocation":
+    from moorline.catalog.location import location_of
+
+    return location_of(
+        catalog if catalog or catalog_file else _own_catalog(data),
+        str(catalog_file or ""),
+        dsn_name="--catalog (or MOOR_CATALOG)",
+        file_name="--catalog-file",
+        shown_by="every list of processes and Spark's plans show",
+    )
+
+
 def _own_catalog(data: Path | None) -> str:
     from moorline.catalog.datafolder import SUPERUSER
     from moorline.catalog.socket_folder import PORT
 
     if data is None:
-        raise ConfigError("which catalog? Give --catalog, or --data for a node with its own")
+        raise ConfigError(
+            "which catalog? Give --catalog or --catalog-file, or --data for a node with its own"
+        )
     folder = (data / "run").resolve()
     if not folder.is_dir():
         raise ConfigError(f"{data}: no node with a catalog of its own runs there: give --catalog")

@@ -343,7 +343,8 @@ def _on(
 
 
 def _address(config: Config, database: str, file: Path | None) -> str:
-    from moorline.records.addresses import own_address, read_address
+    from moorline.config.database_address import check_no_password, read_address
+    from moorline.records.addresses import own_address
 
     if database and file is not None:
         raise ConfigError("--database and --database-file name two databases: give one of them")
@@ -352,14 +353,12 @@ def _address(config: Config, database: str, file: Path | None) -> str:
     if not database:
         return own_address(config)
     if "://" in database:
-        if _has_password(database):
-            raise ConfigError(
-                "--database has a password in it, which every list of processes shows: put the "
-                ""
-                ""
-                "address into a file and "
-                "give --database-file, or the password into ~/.pgpass"
-            )
+        check_no_password(
+            database,
+            name="--database",
+            file_name="--database-file",
+            shown_by="every list of processes shows",
+        )
         return database
     for one in config.records.database_files():
         if one.name == database:
@@ -368,16 +367,6 @@ def _address(config: Config, database: str, file: Path | None) -> str:
     raise ConfigError(
         f"--database takes postgresql://… or a name of records.databases; there are: {names}"
     )
-
-
-def _has_password(address: str) -> bool:
-    from urllib.parse import parse_qs, urlsplit
-
-    try:
-        parts = urlsplit(address)
-        return parts.password is not None or "password" in parse_qs(parts.query)
-    except ValueError:
-        return True
 
 
 def _columns(text: str) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from typing import NamedTuple, TypeVar
 from moorline.client.call_kinds import kind_of
 from moorline.client.deadline import deadline_of
 from moorline.client.events import ClientEvent, EventKind, Told
+from moorline.client.role_dial import Dial
 from moorline.config.addresses import Address
 from moorline.core import staying as machine
 from moorline.core.effects import CancelTimer, Effect, Event, SetTimer, TimerFired
@@ -43,7 +44,6 @@ from moorline.wire.message import Answer, Failed, Message
 log = logging.getLogger("moorline.client")
 
 Reply = TypeVar("Reply", bound=Answer)
-Dial = Callable[[], Awaitable[tuple[Caller, Address]]]
 
 AUTH = "AUTH"
 

@@ -195,6 +195,13 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             'The catalog: "embedded", or the postgresql:// URL of a shared one.', CATALOG_FORM
         ),
     ] = "embedded"
+    catalog_file: Annotated[
+        str,
+        Meta(
+            description="A file with the postgresql:// address of a shared catalog, password and all; it "
+            "stands for `catalog`."
+        ),
+    ] = ""
     anonymous: Annotated[
         Literal["loopback", "everywhere", "never"],
         Meta(description="From where a client without an identity is let in."),
@@ -262,6 +269,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def active_roles(self) -> tuple[str, ...]:
         return tuple(role for role in EXISTING_ROLES if not self.roles or role in self.roles)
 
+    @property
+    def is_catalog_embedded(self) -> bool:
+        return self.catalog == "embedded" and not self.catalog_file
+
     def listen_addresses(self) -> list[Address]:
         return [listen_address(text) for text in self.listen]
 
@@ -303,6 +314,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         yield from _kerberos_problems(self)
         if (text := _catalog_problem(self.catalog)) is not None:
             yield Problem(("catalog",), text)
+        if self.catalog_file and self.catalog != "embedded":
+            yield Problem(("catalog_file", "catalog"), "give one of them, the file or the address")
         if bool(self.tls_certificate) != bool(self.tls_key):
             given, other = (
                 ("tls_certificate", "tls_key")
@@ -452,7 +465,7 @@ def _kerberos_problems(config: Config) -> Iterator[Problem]:
             "other nodes could not come: let a listener take gssapi",
         )
     closed = [text for text in takers if not text.startswith("tls://")]
-    if config.catalog != "embedded" and not config.kerberos.nodes and closed == config.listen:
+    if not config.is_catalog_embedded and not config.kerberos.nodes and closed == config.listen:
         yield Problem(
             ("kerberos.nodes", "access.mechanisms"),
             "other nodes could not come where all listeners take gssapi without TLS: set kerberos.nodes",

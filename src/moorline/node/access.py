@@ -107,7 +107,7 @@ class NodeAccess:
             users,
             revocation_ms=config.access.revocation_ms,
             stale_ms=config.access.stale_ms,
-            is_embedded=config.catalog == "embedded",
+            is_embedded=config.is_catalog_embedded,
         )
         self.users = users
         self.nodes = nodes

@@ -15,12 +15,13 @@ from typing import Any
 from moorline.access.demands import Demands
 from moorline.access.guard import Declared, anybody
 from moorline.catalog import Catalog, EmbeddedPostgres
+from moorline.catalog.address import shown
+from moorline.catalog.location import catalog_address
 from moorline.catalog.mqtt_sessions import MqttSessions
 from moorline.catalog.service_audit import recompute_all
 from moorline.cluster.links import Links
 from moorline.config.addresses import Address
 from moorline.config.settings import Config
-from moorline.config.shown import masked
 from moorline.console.http import Health
 from moorline.core.access.owner import name_of
 from moorline.core.access.principal import ANONYMOUS
@@ -94,6 +95,7 @@ class Node:
         self._started_ms = monotonic_ms()
         self._catalog: Catalog | None = None
         self._catalog_dsn = ""
+        self._catalog_place = "embedded"
         self._catalog_version = 0
         self._declared: dict[type[Message], Declared] = {
             Echo: anybody(_echo),
@@ -183,12 +185,14 @@ class Node:
     # --- the parts, in the order of their start ---------------------------------------------------
 
     async def _open_catalog(self, stack: contextlib.AsyncExitStack, folder: Path) -> None:
-        dsn = self.config.catalog
-        if dsn == "embedded":
+        if self.config.is_catalog_embedded:
             postgres = await stack.enter_async_context(EmbeddedPostgres(folder / "catalog"))
             dsn = postgres.dsn
             watch = asyncio.create_task(self._watch(postgres))
             stack.callback(watch.cancel)
+        else:
+            dsn = await asyncio.to_thread(catalog_address, self.config)
+            self._catalog_place = shown(dsn)
         self._catalog_dsn = dsn
         self._catalog = await stack.enter_async_context(Catalog.open(dsn))
         self._catalog_version = await self._catalog.version()
@@ -210,7 +214,7 @@ class Node:
                 name=self.config.node,
                 home_wanted=await asyncio.to_thread(home_of_streams, found.path),
                 lease_ms=self.config.identity_lease_ms,
-                is_alone=self.config.catalog == "embedded",
+                is_alone=self.config.is_catalog_embedded,
             )
         )
         self._identity.taken.add_done_callback(self._end_with)
@@ -466,7 +470,7 @@ class Node:
             roles=tuple(self.roles),
             addresses=tuple(map(str, self.addresses)) if is_shown else (),
             http=str(self.http or "") if is_shown else "",
-            catalog=masked(self.config.catalog) if is_shown else "",
+            catalog=self._catalog_place if is_shown else "",
             catalog_version=self._catalog_version,
             uptime_ms=monotonic_ms() - self._started_ms,
             connections=len(self._doors.listeners.sessions),

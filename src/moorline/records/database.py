@@ -164,7 +164,9 @@ def _of_database(text: str) -> str:
     return (
         text.replace("the catalog's address", "the database's address")
         .replace("the catalog", "the database")
-        .replace("--catalog", "--database")
+        .replace(
+            "all the rest in a file (catalog_file)", "all the rest in a file (--database-file)"
+        )
     )
 
 

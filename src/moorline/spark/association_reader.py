@@ -21,7 +21,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from moorline.catalog.address import OPEN_ERRORS, check_address, unreachable
+from moorline.catalog.address import OPEN_ERRORS, unreachable
 from moorline.catalog.statements import statement
 from moorline.core.sets.hashing import hash_ids
 from moorline.errors import ConfigError, Malformed
@@ -30,7 +30,7 @@ from moorline.limits import CATALOG_CONNECT_MS_MAX, MIB, SPARK_ASSOCIATIONS_PER_
 from moorline.spark.endpoint_errors import naming_endpoint
 from moorline.spark.id_sets import hashed
 from moorline.spark.node_link import Links
-from moorline.spark.options import partitions_of, reading_endpoint_of
+from moorline.spark.options import catalog_of, partitions_of, reading_endpoint_of
 from moorline.wire.service_operator import (
     ListServiceQueues,
     ListServices,
@@ -75,11 +75,9 @@ class AssociationReader(DataSourceReader):
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         lowered = {name.lower(): value for name, value in options.items()}
-        self._catalog = lowered.get("catalog", "")
+        self._catalog = catalog_of(options)
         if self._catalog and lowered.get("address"):
             raise ConfigError("catalog and address: give one, Postgres or a node")
-        if self._catalog:
-            check_address(self._catalog)
         self._endpoint = reading_endpoint_of(options)
         self._wanted = [part.strip() for part in lowered["associations"].split(",")]
         self._min_partitions = partitions_of(options)
@@ -122,11 +120,13 @@ class AssociationReader(DataSourceReader):
         ]
 
     async def _catalog_services(self) -> list[tuple[str, bytes, int, int]]:
-        connection = await _connected(self._catalog)
+        assert self._catalog is not None
+        dsn = self._catalog.address()
+        connection = await connected(dsn)
         try:
             rows = await connection.fetch(SERVICES)
         except OPEN_ERRORS as error:
-            raise unreachable(self._catalog, error) from None
+            raise unreachable(dsn, error) from None
         finally:
             await connection.close()
         return [(row["name"], row["id"], row["number"], row["count"]) for row in rows]
@@ -173,7 +173,9 @@ class AssociationReader(DataSourceReader):
                 yield _cut(rows)
 
     async def _copy(self, partition: AssociationPartition) -> AsyncIterator[bytes]:
-        connection = await _connected(self._catalog)
+        assert self._catalog is not None
+        dsn = self._catalog.address()
+        connection = await connected(dsn)
         chunks: asyncio.Queue[bytes | None] = asyncio.Queue(maxsize=64)
 
         async def copy() -> None:
@@ -208,7 +210,7 @@ class AssociationReader(DataSourceReader):
             if whole:
                 yield bytes(waiting[:whole])
         except OPEN_ERRORS as error:
-            raise unreachable(self._catalog, error) from None
+            raise unreachable(dsn, error) from None
         finally:
             copying.cancel()
             await connection.close()
@@ -233,7 +235,7 @@ class AssociationReader(DataSourceReader):
             links.close()
 
 
-async def _connected(dsn: str) -> asyncpg.Connection:
+async def connected(dsn: str) -> asyncpg.Connection:
     """A connection that can only look."""
     try:
         return await asyncpg.connect(

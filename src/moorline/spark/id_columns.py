@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from moorline.catalog.address import OPEN_ERRORS, check_address, unreachable
+from moorline.catalog.address import OPEN_ERRORS, unreachable
 from moorline.errors import ConfigError
 from moorline.limits import ID_SET_PIECE_ROWS
 
@@ -26,9 +26,8 @@ ACCEPTED = "binary, string, whole numbers"
 
 def check_side(side: "Side", paths: list[Path]) -> None:
     """Refuses a side that a task could not read ids from; nothing but heads of files is read."""
-    if side.kind == "catalog":
-        check_address(side.where)
-        asyncio.run(_check_service(side.where, side.column))
+    if side.catalog is not None:
+        asyncio.run(_check_service(side.catalog.address(), side.column))
     for path in paths:
         match side.kind:
             case "csv":

@@ -19,7 +19,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from moorline.catalog.address import OPEN_ERRORS, shown, unreachable
+from moorline.catalog.address import OPEN_ERRORS, unreachable
+from moorline.catalog.location import CatalogLocation, location_of
 from moorline.errors import ConfigError
 from moorline.limits import ID_SET_BUCKET_BITS, ID_SET_PIECE_ROWS
 from moorline.spark.id_columns import (
@@ -34,7 +35,7 @@ from moorline.spark.id_columns import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-KINDS = ("parquet", "csv", "sqlite", "catalog")
+KINDS = ("parquet", "csv", "sqlite", "catalog", "catalog-file")
 
 BUCKETS = 1 << ID_SET_BUCKET_BITS
 
@@ -61,7 +62,8 @@ class Side(NamedTuple):
 
     @staticmethod
     def of(text: str) -> "Side":
-        """`parquet:PATH[#COLUMN]`, `csv:PATH[#COLUMN]`, `sqlite:FILE`, `catalog:DSN#SERVICE`, or a path."""
+        """`parquet:PATH[#COLUMN]`, `csv:PATH[#COLUMN]`, `sqlite:FILE`, `catalog:DSN#SERVICE`,
+        `catalog-file:FILE#SERVICE`, or a path."""
         kind, colon, where = text.partition(":")
         if not colon or kind not in KINDS:
             where = text
@@ -69,17 +71,40 @@ class Side(NamedTuple):
             kind = ending if ending in ("csv", "sqlite") else "parquet"
         # A column has no #, and a path or an address may.
         where, _, column = where.rpartition("#") if "#" in where else (where, "", "")
-        if not where or (kind == "catalog" and not column):
+        if not where or (kind.startswith("catalog") and not column):
             raise ConfigError(
                 f"{_shown(text)} is no set of ids; accepted: parquet:PATH#COLUMN, csv:PATH#COLUMN, "
-                "sqlite:FILE of a client, catalog:postgresql://…#SERVICE"
+                "sqlite:FILE of a client, catalog:postgresql://…#SERVICE, catalog-file:FILE#SERVICE"
+            )
+        if kind.startswith("catalog"):
+            is_file = kind == "catalog-file"
+            return Side.of_catalog(
+                location_of(
+                    "" if is_file else where,
+                    where if is_file else "",
+                    dsn_name="catalog:…",
+                    file_name="catalog-file:FILE#SERVICE",
+                    shown_by="every list of processes and Spark's plans show",
+                ),
+                column,
             )
         return Side(kind, where, column)
 
+    @staticmethod
+    def of_catalog(place: CatalogLocation, service: str) -> "Side":
+        return Side("catalog-file" if place.file else "catalog", place.file or place.dsn, service)
+
+    @property
+    def catalog(self) -> CatalogLocation | None:
+        """Of the kinds that are read from one."""
+        if self.kind == "catalog-file":
+            return CatalogLocation(file=self.where)
+        return CatalogLocation(self.where) if self.kind == "catalog" else None
+
     @property
     def label(self) -> str:
-        """As texts may show it: without the password of an address."""
-        where = shown(self.where) if self.kind == "catalog" else self.where
+        """As texts may show it."""
+        where = str(self.catalog or self.where)
         return f"{self.kind}:{where}" + (f"#{self.column}" if self.column else "")
 
 
@@ -149,7 +174,7 @@ class IdSetReader(DataSourceReader):
     def _total(self, pieces: list[Piece]) -> pa.RecordBatch:
         """The digest of all, as if it were one bucket: the hashes never leave polars."""
         count = total = 0
-        if self._side.kind == "catalog":
+        if self._side.catalog is not None:
             for _, hashes in self._read(pieces):
                 high, low = np.bitwise_xor.reduce(hashes, axis=0).tolist()
                 count, total = count + len(hashes), total ^ (high << 64 | low)
@@ -182,7 +207,7 @@ class IdSetReader(DataSourceReader):
                 yield pa.record_batch([ids.filter(pa.array(mask))], names=["id"])
 
     def _read(self, pieces: list[Piece]) -> Iterator[tuple[pa.Array, Words]]:
-        if self._side.kind == "catalog":
+        if self._side.catalog is not None:
             for piece in pieces:
                 yield from asyncio.run(_from_catalog(self._side, piece))
         else:
@@ -270,10 +295,12 @@ async def _from_catalog(side: Side, piece: Piece) -> list[tuple[pa.Array, Words]
     """The associations of a service whose stored hashes begin with one of these bytes; hashed anew."""
     import asyncpg
 
+    assert side.catalog is not None
+    dsn = side.catalog.address()
     try:
-        connection = await asyncpg.connect(side.where)
+        connection = await asyncpg.connect(dsn)
     except OPEN_ERRORS as error:
-        raise unreachable(side.where, error) from None
+        raise unreachable(dsn, error) from None
     try:
         rows = await connection.fetch(
             "select a.queue from moorline.association a "
@@ -295,7 +322,7 @@ async def _from_catalog(side: Side, piece: Piece) -> list[tuple[pa.Array, Words]
 
 def pieces_of(side: Side) -> list[Piece]:
     """What the tasks share out among themselves: row groups, files, or parts of the catalog."""
-    if side.kind == "catalog":
+    if side.catalog is not None:
         return [
             Piece("catalog", "", first, first + CATALOG_PIECE)
             for first in range(0, 256, CATALOG_PIECE)
@@ -313,7 +340,7 @@ def pieces_of(side: Side) -> list[Piece]:
 def check_sides(*sides: Side) -> None:
     """Refuses what no task could read ids from, before there is a Spark."""
     for side in sides:
-        check_side(side, [] if side.kind == "catalog" else _paths(side))
+        check_side(side, _paths(side) if side.catalog is None else [])
 
 
 def _paths(side: Side) -> list[Path]:

@@ -21,6 +21,7 @@ from moorline.ids import home_number
 from moorline.limits import READ_FILTERS_MAX, SPARK_PARTITIONS_MAX
 
 if TYPE_CHECKING:
+    from moorline.catalog.location import CatalogLocation
     from moorline.client.credentials import ClientProof
 
 TIME_MS_MAX = 253_402_300_799_999
@@ -70,7 +71,7 @@ TOPICS = (
     "filterAt",
 )
 QUEUES = ("queues", "path", *ENDPOINT, "minPartitions")
-ASSOCIATIONS = ("associations", "catalog", *ENDPOINT, "minPartitions")
+ASSOCIATIONS = ("associations", "catalog", "catalogFile", *ENDPOINT, "minPartitions")
 VALUES = (
     "values",
     *ENDPOINT,
@@ -223,6 +224,24 @@ def reading_endpoint_of(options: Mapping[str, str]) -> Endpoint:
 
     found = found_address(given.address, given.proof(), given.ca, given.certificate, given.key)
     return msgspec.structs.replace(given, address=found)
+
+
+def catalog_of(options: Mapping[str, str]) -> "CatalogLocation | None":
+    """The catalog that is read in place of a node, if one is."""
+    given = _lowered(options)
+    dsn, file = given.get("catalog", ""), given.get("catalogfile", "")
+    if not (dsn or file):
+        return None
+    # Not at the top: it needs the packages of a node, and most reads have no catalog.
+    from moorline.catalog.location import location_of
+
+    return location_of(
+        dsn,
+        file,
+        dsn_name="option 'catalog'",
+        file_name="catalogFile",
+        shown_by="Spark shows to whoever sees its plans and logs",
+    )
 
 
 def writing_endpoint_of(

@@ -13,6 +13,7 @@ from moorline.wire import (
     group,
     mqtt_client,
     publication,
+    pull,
     queue,
     queue_contents,
     records,
@@ -22,7 +23,6 @@ from moorline.wire import (
     stream_file,
     topic,
 )
-from moorline.wire import pull as holding
 from moorline.wire import service_operator as operator
 from moorline.wire.link import Challenge, Goodbye, Hello, Ping, Pong, Response, Welcome
 from moorline.wire.message import CallsGivenUp, Failed, Message
@@ -57,7 +57,7 @@ HeardByNode = (
     | stream_file.COMMANDS
     | browse.COMMANDS
     | queue_contents.COMMANDS
-    | holding.COMMANDS
+    | pull.COMMANDS
     | access.COMMANDS
     | audit.COMMANDS
     | resolver.COMMANDS
@@ -86,7 +86,7 @@ HeardByClient = (
     | stream_file.EVENTS
     | browse.EVENTS
     | queue_contents.EVENTS
-    | holding.EVENTS
+    | pull.EVENTS
     | access.EVENTS
     | audit.EVENTS
     | resolver.EVENTS

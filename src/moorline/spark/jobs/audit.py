@@ -14,7 +14,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from moorline.catalog.address import OPEN_ERRORS, check_address, unreachable
+from moorline.catalog.address import OPEN_ERRORS, unreachable
+from moorline.catalog.location import CatalogLocation
 from moorline.core.sets.digest import Digest
 from moorline.errors import ConfigError, DriftFound
 from moorline.limits import AUDIT_PIECE_ROWS, AUDIT_PREFIXES_PER_TASK, PIPELINE_TASKS_MIN
@@ -126,7 +127,7 @@ class AssociationAudit(DataSource):
         return "service int, bucket int, count long, high long, low long, wrong long"
 
     def reader(self, schema: StructType) -> "AuditReader":  # noqa: ARG002
-        return AuditReader(self.options["catalog"])
+        return AuditReader(CatalogLocation(self.options["dsn"], self.options["file"]))
 
 
 class _Partition(InputPartition):
@@ -136,7 +137,7 @@ class _Partition(InputPartition):
 
 
 class AuditReader(DataSourceReader):
-    def __init__(self, catalog: str) -> None:
+    def __init__(self, catalog: CatalogLocation) -> None:
         self._catalog = catalog
 
     def partitions(self) -> list[InputPartition]:
@@ -147,7 +148,7 @@ class AuditReader(DataSourceReader):
         yield asyncio.run(_audited(self._catalog, partition.first))
 
 
-async def _audited(catalog: str, first: int) -> pa.RecordBatch:
+async def _audited(catalog: CatalogLocation, first: int) -> pa.RecordBatch:
     """The associations whose hashes begin so: digests by service and first byte."""
     found: dict[tuple[int, int], _Sum] = {}
     connection = await _connected(catalog)
@@ -199,16 +200,17 @@ def _add(found: dict[tuple[int, int], _Sum], rows: list[Any]) -> None:
         one.halves ^= mixed[place]
 
 
-async def _connected(catalog: str) -> Any:
+async def _connected(catalog: CatalogLocation) -> Any:
     import asyncpg
 
+    dsn = catalog.address()
     try:
-        return await asyncpg.connect(catalog)
+        return await asyncpg.connect(dsn)
     except OPEN_ERRORS as error:
-        raise unreachable(catalog, error) from None
+        raise unreachable(dsn, error) from None
 
 
-async def _fetch(catalog: str, statement: str) -> list[Any]:
+async def _fetch(catalog: CatalogLocation, statement: str) -> list[Any]:
     import asyncpg
 
     connection = await _connected(catalog)
@@ -222,7 +224,7 @@ async def _fetch(catalog: str, statement: str) -> list[Any]:
 
 def audit(
     spark: "SparkSession",
-    catalog: str,
+    catalog: CatalogLocation,
     clients: Mapping[str, Side] | None = None,
     seen: Seen = nobody,
 ) -> list[Audited]:
@@ -250,20 +252,19 @@ def audit(
 
 
 def _with_client(
-    spark: "SparkSession", catalog: str, one: Audited, side: Side, seen: Seen
+    spark: "SparkSession", catalog: CatalogLocation, one: Audited, side: Side, seen: Seen
 ) -> Audited:
     """The client's list too; what it differs by is counted only where it does."""
     one = msgspec.structs.replace(one, client=digest_of(spark, side, seen))
     if one.is_client_right:
         return one
-    node = Side("catalog", catalog, one.service)
+    node = Side.of_catalog(catalog, one.service)
     found = diff(spark, side, node, tasks=PIPELINE_TASKS_MIN, limit=0, seen=seen)
     return msgspec.structs.replace(one, only_client=found.only_left, only_node=found.only_right)
 
 
-def services_of(catalog: str, clients: Mapping[str, Side]) -> list[Any]:
+def services_of(catalog: CatalogLocation, clients: Mapping[str, Side]) -> list[Any]:
     """Those of the catalog, if it can be reached, and has those that clients are given for."""
-    check_address(catalog)
     services = asyncio.run(_fetch(catalog, SERVICES))
     names = [row["name"] for row in services]
     for name in clients:
@@ -274,11 +275,12 @@ def services_of(catalog: str, clients: Mapping[str, Side]) -> list[Any]:
 
 
 def _recomputed(
-    spark: "SparkSession", catalog: str, seen: Seen
+    spark: "SparkSession", catalog: CatalogLocation, seen: Seen
 ) -> tuple[dict[int, dict[int, Digest]], dict[int, int]]:
     """The digests of all buckets from the ids themselves; and how many stored hashes are wrong."""
     spark.dataSource.register(AssociationAudit)
-    frame = spark.read.format("moorline_audit").option("catalog", catalog).load()
+    place = {"dsn": catalog.dsn, "file": catalog.file}
+    frame = spark.read.format("moorline_audit").options(**place).load()
     digests: dict[int, dict[int, Digest]] = {}
     wrong: dict[int, int] = {}
     for row in watched(spark, frame.collect, seen):
@@ -296,7 +298,7 @@ def _wrong(kept: Mapping[int, Digest], true: Mapping[int, Digest]) -> list[int]:
     ]
 
 
-async def _at_once(catalog: str, service: int, bucket: int) -> tuple[Digest, Digest]:
+async def _at_once(catalog: CatalogLocation, service: int, bucket: int) -> tuple[Digest, Digest]:
     """The kept and the true digest of one bucket, as they are together."""
     connection = await _connected(catalog)
     try:
