@@ -210,6 +210,8 @@ def _with_flags(command: Callable[..., R], called: Callable[..., R]) -> Callable
 
 def _address(options: dict[str, Any], needs_node: bool) -> str:
     """Takes the flags that say where from the options; a context puts what it says of us into them."""
+    address: str | None
+    context: str | None
     address, data, file, context = (options.pop(name) for name in WHERE_FLAGS)
     if sum(one is not None for one in (address, data, context)) > 1:
         raise typer.BadParameter(
