@@ -31,6 +31,7 @@ EXIT_OUTPUT_CLOSED = 141
 
 NOUNS = {
     "config": "config",
+    "context": "context",
     "node": "node",
     "cluster": "cluster_trial",
     "queue": "queue_mending",

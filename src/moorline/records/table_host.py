@@ -48,6 +48,7 @@ from moorline.core.records.feed_events import (
     Unsubscribed,
     Wanted,
 )
+from moorline.core.records.log_reach import LogReach
 from moorline.core.records.permit import Permit
 from moorline.core.records.snapshot import Snapshot
 from moorline.core.records.subscription import Standing
@@ -411,4 +412,4 @@ class TableHost:
 
 def _described(table: Table) -> Table:
     """Without how far its log reaches back, which changes all the time."""
-    return msgspec.structs.replace(table, good_from=0)
+    return msgspec.structs.replace(table, reach=LogReach())

@@ -17,6 +17,7 @@ from moorline.core.records.cursor import (
     brief_of,
     misfit,
 )
+from moorline.core.records.log_reach import LogReach
 from moorline.core.records.snapshot import Snapshot
 from moorline.core.sets.digest import Digest
 from moorline.limits import RECORD_CURSOR_CHARACTERS_MAX, RECORD_CURSOR_OPEN_MAX
@@ -119,7 +120,8 @@ def test_a_cursor_of_something_else_says_of_what(changed: dict[str, object], why
 
 
 def test_t28_a_cursor_older_than_the_log_is_old() -> None:
-    table = msgspec.structs.replace(TABLE, good_from=11)
+    assert CURSOR.snapshot is not None
+    table = msgspec.structs.replace(TABLE, reach=LogReach(CURSOR.snapshot.xmax + 1))
     assert misfit(CURSOR, table, F, P) is Why.OLD
 
 

@@ -176,8 +176,14 @@ def _data_of(text: str) -> bytes | None:
         return None
 
 
-def misfit(cursor: TableCursor, table: Table, filter_hash: bytes, permit_hash: bytes) -> Why | None:
-    """Why this cursor leads to no replay of this subscription; None if it does."""
+def misfit(
+    cursor: TableCursor,
+    table: Table,
+    filter_hash: bytes,
+    permit_hash: bytes,
+    until: Snapshot | None = None,
+) -> Why | None:
+    """Why this cursor leads to no replay of this subscription, up to there; None if it does."""
     if cursor.table != table.name:
         return Why.OTHER_TABLE
     if cursor.epoch != table.epoch:
@@ -188,7 +194,7 @@ def misfit(cursor: TableCursor, table: Table, filter_hash: bytes, permit_hash: b
         return Why.OTHER_PERMIT
     if cursor.snapshot is None:
         return Why.NO_SNAPSHOT
-    if cursor.snapshot.xmin < table.good_from:
+    if not table.reach.reaches(cursor.snapshot, until):
         return Why.OLD
     return None
 
