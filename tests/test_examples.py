@@ -1,4 +1,4 @@
-"""The examples and the first ten minutes (docs/start.md) against one real node: they run as they stand, and print what is said."""
+"""The examples and `docs/start.md` against one real node: they run as they stand, and print what is said."""
 
 import re
 import subprocess
