@@ -10,6 +10,7 @@
     │   ├── AddressTaken       another program listens there
     │   ├── CatalogUnreachable Postgres does not answer
     │   ├── CatalogTooNew      the catalog was written by a newer Moorline
+    │   ├── FormatTooNew       a folder or a file was
     │   ├── IdentityTaken      another process runs under the identity of this node
     │   ├── DiskFull           no room left on the device
     │   └── LogDamaged         the queues' write-ahead log is damaged
@@ -146,6 +147,13 @@ class CatalogUnreachable(StartError):
 class CatalogTooNew(StartError):
     code = "CATALOG_TOO_NEW"
     exit_code = 8
+
+
+class FormatTooNew(StartError):
+    """Not damage: nothing of it is repaired, and nothing is written beside it."""
+
+    code = "FORMAT_TOO_NEW"
+    exit_code = 25
 
 
 class IdentityTaken(StartError):

@@ -26,7 +26,7 @@ from moorline.core.sets.digest import Digest
 from moorline.core.sets.hashing import hash_ids, misfits
 from moorline.core.sets.id_set import IdSet
 from moorline.core.sets.sketch import Words
-from moorline.errors import FolderUnusable
+from moorline.errors import FolderUnusable, FormatTooNew
 from moorline.ids import ID_BYTES
 
 SCHEMA = """
@@ -43,6 +43,9 @@ create table if not exists set_aside (
     why text not null, time_s integer not null, is_told integer not null
 );
 """
+
+VERSION = 1
+"""The file's `user_version`: docs/formats.md. Files from before it have 0, and are known by their columns."""
 
 OF_BEFORE = """
 alter table association add column home blob not null default x'';
@@ -159,10 +162,13 @@ class Associations:
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         try:
             with self._using() as db:
+                known = _check_version(db, path)
                 db.execute("pragma journal_mode = wal")
                 db.execute("pragma synchronous = full")
                 _upgrade(db)
                 db.executescript(SCHEMA)
+                if known != VERSION:
+                    db.execute(f"pragma user_version = {VERSION}")
         except BaseException:
             self.close()
             raise
@@ -404,6 +410,16 @@ def _transaction(db: sqlite3.Connection, kind: str = "immediate") -> Iterator[No
         if db.in_transaction:
             db.execute("rollback")
         raise
+
+
+def _check_version(db: sqlite3.Connection, path: Path | str) -> int:
+    (version,) = db.execute("pragma user_version").fetchone()
+    if version > VERSION:
+        raise FormatTooNew(
+            f"{path} was written by a newer Moorline (format {version}, this one knows up to {VERSION}): use "
+            "that one. Nothing was changed"
+        )
+    return int(version)
 
 
 def _upgrade(db: sqlite3.Connection) -> None:

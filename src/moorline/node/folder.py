@@ -2,6 +2,7 @@
 
     moorline-data/
         lock       held by flock while a node runs; holds its process id
+        format     which formats the folder has (node/data_format.py)
         node.id    drawn once: the same node, whatever its name and address
         node.home  the number of its home, which the ids of its queues end with
         clock.json when the node was last seen running, by which clock
@@ -34,6 +35,8 @@ from moorline.config.addresses import Address
 from moorline.errors import DiskFull, FolderInUse, FolderUnusable, Malformed
 from moorline.ids import HOME_BYTES, ID_BYTES, NO_HOME, id_of, text_of
 from moorline.limits import DISK_FREE_BYTES_MIN, LOCK_LOOK_MS, LOCK_LOOKS, MIB
+from moorline.node.data_format import NAME as FORMAT
+from moorline.node.data_format import NEWEST, check_format, text_of_format
 
 IDENTITY = "node.id"
 HOME = "node.home"
@@ -68,6 +71,7 @@ def locked(folder: Path) -> Iterator[HeldFolder]:
     try:
         _lock(descriptor, folder)
         _check_rights(folder)
+        check_format(folder)
         _sign(descriptor)
         yield HeldFolder(folder, descriptor)
     except OSError as error:
@@ -81,6 +85,18 @@ def locked(folder: Path) -> Iterator[HeldFolder]:
 def is_new(folder: Path) -> bool:
     """Whether no node has ever run to its start here."""
     return not (folder / IDENTITY).exists()
+
+
+def note_format(folder: Path) -> None:
+    """Before anything else is written: from now on an earlier program knows that this is not for it."""
+    if (folder / FORMAT).exists() and check_format(folder) == NEWEST:
+        return
+    try:
+        write_durably(folder / FORMAT, text_of_format())
+    except OSError as error:
+        if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+            raise
+        log.warning("no room to note the formats of the data folder: the next start does")
 
 
 def identity(folder: Path) -> bytes:

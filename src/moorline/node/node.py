@@ -48,7 +48,15 @@ from moorline.node.clock import watch as watch_clock
 from moorline.node.cluster import open_cluster
 from moorline.node.descriptors import watch as watch_descriptors
 from moorline.node.doors import Behind, Doors
-from moorline.node.folder import HeldFolder, check_room, identity, is_new, leave_note, locked
+from moorline.node.folder import (
+    HeldFolder,
+    check_room,
+    identity,
+    is_new,
+    leave_note,
+    locked,
+    note_format,
+)
 from moorline.node.health import PAGES, Problems, Severity, full_disk
 from moorline.node.identity import Identity, held_identity
 from moorline.node.queues import FOLDER as QUEUES_FOLDER
@@ -130,6 +138,7 @@ class Node:
         is_first = is_new(folder)
         if is_first:
             check_room(folder)
+        note_format(folder)
         clock = await stack.enter_async_context(open_clock(folder))
         await self._open_catalog(stack, folder)
         await self._take_identity(stack, found)

@@ -29,7 +29,7 @@ import xxhash
 
 from moorline.core.sets.digest import Digest
 from moorline.core.stream import Stream
-from moorline.errors import ConfigError, DriftFound
+from moorline.errors import ConfigError, DriftFound, FormatTooNew
 from moorline.limits import MIB
 from moorline.spark.jobs.archive_entries import BATCH_FOLDER, EntryLocation
 from moorline.spark.jobs.archive_location import OWN
@@ -69,6 +69,9 @@ SEALS = f"{OWN}/seals"
 HASH_READ_BYTES = 4 * MIB
 """Read at once of a file that is hashed: enough for full speed, nothing beside a row group."""
 
+ARCHIVE_VERSION = 1
+"""Of what lies in an archive beside the messages; docs/formats.md."""
+
 Value = TypeVar("Value")
 
 
@@ -78,7 +81,7 @@ class Holdings(msgspec.Struct, frozen=True):
     format: str
     topics: list[str]
     id: str = ""
-    version: int = 1
+    version: int = ARCHIVE_VERSION
 
 
 class SealedStream(msgspec.Struct, frozen=True):
@@ -147,7 +150,7 @@ class Archive(EntryLocation):
             raise ConfigError(
                 f"there is no archive at {self.where}: `moor pipeline archive` makes one"
             )
-        return found
+        return self._known(found)
 
     def open(self, wanted: Holdings) -> Holdings:
         """Makes it, or refuses to go on with something else than it is of."""
@@ -161,12 +164,21 @@ class Archive(EntryLocation):
             made = msgspec.structs.replace(wanted, id=uuid.uuid4().hex)
             self.write_own("archive.json", made)
             return made
+        self._known(known)
         if (known.format, known.topics) != (wanted.format, wanted.topics):
             raise ConfigError(
                 f"the archive at {self.where} is {known.format} of {','.join(known.topics)}, not "
                 f"{wanted.format} of {','.join(wanted.topics)}: give another folder, or the same options"
             )
         return known
+
+    def _known(self, found: Holdings) -> Holdings:
+        if found.version > ARCHIVE_VERSION:
+            raise FormatTooNew(
+                f"the archive at {self.where} was written by a newer Moorline (format {found.version}, this "
+                f"one knows up to {ARCHIVE_VERSION}): use that one. Nothing was changed"
+            )
+        return found
 
     # --- seals ------------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ import msgspec
 import xxhash
 
 from moorline.core.sets.digest import Digest
-from moorline.errors import ConfigError, DriftFound
+from moorline.errors import ConfigError, DriftFound, FormatTooNew
 from moorline.limits import MATERIALIZED_KEPT_MS, MATERIALIZED_STATES_MAX
 from moorline.spark.jobs.archive_files import HASH_READ_BYTES, Checked
 from moorline.spark.jobs.archive_location import OWN, ArchiveLocation
@@ -35,6 +35,10 @@ LOCK = f"{OWN}/lock"
 
 COLUMNS = "key string, seq bigint, row string, snapshot bigint, sequence bigint"
 _OURS = re.compile(r"state=\d{10}/bucket=\d+/part-[0-9a-f]{32}\.parquet")
+
+
+TABLE_VERSION = 1
+"""Of the states of a table and of what they name; docs/formats.md."""
 
 
 class BucketFile(msgspec.Struct, frozen=True):
@@ -61,7 +65,7 @@ class TableState(msgspec.Struct, frozen=True):
     files: list[BucketFile] = []
     salt: str = ""
     made_ms: int = 0
-    version: int = 1
+    version: int = TABLE_VERSION
 
     @property
     def rows(self) -> int:
@@ -75,6 +79,10 @@ class TableState(msgspec.Struct, frozen=True):
                 return None
             found = found.merge(Digest.from_bytes(bytes.fromhex(file.digest)))
         return found if self.salt else None
+
+
+class Versioned(msgspec.Struct, frozen=True):
+    version: int = TABLE_VERSION
 
 
 class MaterializedTable(ArchiveLocation):
@@ -92,6 +100,7 @@ class MaterializedTable(ArchiveLocation):
         try:
             record = msgspec.json.decode(data, type=Checked)
             if record == Checked.of(bytes(record.value)):
+                self._check_version(record.value)
                 return msgspec.json.decode(record.value, type=TableState)
         except (msgspec.MsgspecError, UnicodeDecodeError):
             pass
@@ -99,6 +108,15 @@ class MaterializedTable(ArchiveLocation):
             f"{self.uri(path)} is not as it was written: bring it back from a copy, or begin anew with "
             "--rebuild"
         )
+
+    def _check_version(self, value: msgspec.Raw) -> None:
+        """Before the rest is looked at: a newer state may have another form."""
+        version = msgspec.json.decode(value, type=Versioned).version
+        if version > TABLE_VERSION:
+            raise FormatTooNew(
+                f"the table at {self.where} was written by a newer Moorline (format {version}, this one "
+                f"knows up to {TABLE_VERSION}): use that one. Nothing was changed"
+            )
 
     def commit(self, state: TableState) -> None:
         self.write(path_of(state.number), Checked.of(msgspec.json.encode(state)))
