@@ -1793,6 +1793,12 @@ PUBLISHER_FAILED_MS = 60_000
 FAILED_PUBLISHERS_MAX = 10_000
 """Publishers whose failures a subscriber remembers at once."""
 
+TRIED_PATHS_MAX = 10_000
+"""Paths of which a subscriber remembers who was tried for them without success, for those who try once."""
+
+TRIED_PUBLISHERS_MAX = 1_024
+"""Publishers of one path that are remembered so: more than anybody tries one after the other."""
+
 DURABLE_STEP_MS = 250
 """By so much each try of a durable subscription waits longer than the one before it."""
 
@@ -2050,6 +2056,12 @@ Moorline costs the user's disk."""
 
 RECORDS_LOG_LIFE_S = 3_600
 """Age at which lines go: who comes back later is reconciled by its digest."""
+
+RECORDS_MOMENTS = 100
+"""Moments that are kept of the life of a log, so that a line goes at most a hundredth of it later."""
+
+RECORDS_SEEN_S = 10
+"""Time for which lines beyond the bound of a log stay: whoever follows the table has seen them then."""
 
 RECORDS_PRUNE_ROWS_MAX = 50_000
 """Lines that go in one transaction."""

@@ -303,8 +303,8 @@ async def test_users_by_commands(
     assert users["alice"]["groups"] == ["@sales"]
     assert users["spark"]["tokens"] == ["nightly"]
     assert await moor("user", "change", "alice", "--disable") == "changed: alice"
-    assert await moor("user", "revoke", "spark", "nightly") == "revoked: spark nightly"
-    assert (await moor("user", "remove", "alice")).splitlines() == [
+    assert await moor("user", "revoke", "spark", "nightly", "--yes") == "revoked: spark nightly"
+    assert (await moor("user", "remove", "alice", "--yes")).splitlines() == [
         "removed: alice",
         "left for whoever proves to be alice: 1 membership",
     ]
@@ -321,7 +321,10 @@ async def test_quotas_owners_and_who_by_commands(moor: Commands, server: Server)
     assert await moor.json("quota", "list") == [{"subject": "alice", "kind": "queues", "amount": 7}]
     assert await moor("quota", "remove", "alice", "queues") == "alice has no queues of its own"
     assert "accepted: connections" in await moor("quota", "set", "alice", "beer", "7", code=12)
-    assert await moor("owner", "map", "cafe", "alice") == "alice owns 0 sessions and 0 groups more"
+    assert (
+        await moor("owner", "map", "cafe", "alice", "--yes")
+        == "alice owns 0 sessions and 0 groups more"
+    )
     assert await moor.json("owner", "list") == [
         {"name": "cafe", "principal": "alice", "sessions": 0, "groups": 0, "queues": 0}
     ]

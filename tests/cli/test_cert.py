@@ -112,14 +112,14 @@ def test_keys_are_for_their_owner_alone(world: World) -> None:
 
 def test_a_certificate_is_revoked_once_and_for_all(world: World) -> None:
     cert("client", "other", world.of)
-    assert "1 certificate revoked" in cert("revoke", world.file("billing.pem"), world.of)
+    assert "1 certificate revoked" in cert("revoke", world.file("billing.pem"), world.of, "--yes")
     met = meet(world.server(), world.client("billing"))
     assert isinstance(met.server_error, ssl.SSLCertVerificationError)
     assert "it is revoked" in why_refused_here(met.server_error)
     assert meet(world.server(), world.client("other")).client is not None
     # Again, with another one, and renewed without any.
     twice = (world.file("billing.pem"), world.file("other.pem"))
-    assert answer("revoke", *twice, world.of) == {
+    assert answer("revoke", *twice, world.of, "--yes") == {
         "list": str(world.file("crl.pem")),
         "revoked": 2,
     }
@@ -132,7 +132,9 @@ def test_two_that_revoke_at_once_lose_nothing(world: World) -> None:
     for name in names:
         cert("client", name, world.of)
     with ThreadPoolExecutor(len(names)) as threads:
-        done = threads.map(lambda name: run("revoke", world.file(f"{name}.pem"), world.of), names)
+        done = threads.map(
+            lambda name: run("revoke", world.file(f"{name}.pem"), world.of, "--yes"), names
+        )
         assert [one.returncode for one in done] == [0] * len(names)
     assert answer("revoke", world.of)["revoked"] == len(names)
 
@@ -147,7 +149,7 @@ async def test_a_node_reads_the_list_again(world: World) -> None:
     async with TlsFiles(paths) as files:
         assert files.problem() == ""
         assert meet(files.context, world.client("billing")).client is not None
-        cert("revoke", world.file("billing.pem"), world.of)
+        cert("revoke", world.file("billing.pem"), world.of, "--yes")
         assert await files.reload() == ""
         assert meet(files.context, world.client("billing")).client is None
 
@@ -213,9 +215,9 @@ def test_what_cannot_be_done_is_refused_by_name(world: World, tmp_path: Path) ->
     assert "--days: the authority itself ends on" in refused("client", "x", world.of, "--days=9999")
     assert "--host: " in refused("node", "x", "--host=bücher", world.of)
     assert "there is no certificate in it" in refused("show", world.file("ca.key"))
-    assert "there is no such file" in refused("revoke", tmp_path / "none", world.of)
+    assert "there is no such file" in refused("revoke", tmp_path / "none", world.of, "--yes")
     stranger = Authority("ours").issue("x").write(tmp_path / "stranger.pem")
-    assert "another authority issued it" in refused("revoke", stranger, world.of)
+    assert "another authority issued it" in refused("revoke", stranger, world.of, "--yes")
     assert "--host" in refused("node", "x", world.of, code=2)
     (tmp_path / "file").write_text("")
     assert "cannot be made" in refused("authority", tmp_path / "file" / "below")
@@ -224,7 +226,7 @@ def test_what_cannot_be_done_is_refused_by_name(world: World, tmp_path: Path) ->
 def test_a_damaged_list_or_key_is_not_made_anew(world: World) -> None:
     damaged = b"-----BEGIN X509 CRL-----\nnone\n-----END X509 CRL-----\n"
     world.file("crl.pem").write_bytes(damaged)
-    assert "it is damaged" in refused("revoke", world.file("billing.pem"), world.of)
+    assert "it is damaged" in refused("revoke", world.file("billing.pem"), world.of, "--yes")
     assert world.file("crl.pem").read_bytes() == damaged
     world.file("ca.key").write_bytes(world.file("billing.key").read_bytes())
     assert "is not the key of" in refused("client", "x", world.of)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import stat
 import subprocess
 import sys
 import tempfile
@@ -172,6 +173,23 @@ def test_check_tries_what_it_claims(folder: Path, capsys: pytest.CaptureFixture[
     for data in (folder, folder / "made" / "later"):
         assert run(["config", "check", "--data", str(data)]) == 0
     assert sorted(folder.iterdir()) == before, "nothing is left of it"
+
+
+def test_a_file_to_begin_with(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is made once, for its owner alone, and a node takes it as it is."""
+    assert run(["config", "init"]) == 0
+    file = folder / "moorline.toml"
+    assert capsys.readouterr().out.startswith("moorline.toml is made")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert run(["config", "check"]) == 0
+    file.write_text('node = "mine"\n')
+    assert run(["config", "init"]) == 2
+    assert "stays as it is" in capsys.readouterr().err
+    assert file.read_text() == 'node = "mine"\n'
+    assert run(["config", "init", str(folder / "none" / "x.toml")]) == 2
+    assert "cannot be made: No such file" in capsys.readouterr().err
+    assert run(["config", "init", "-"]) == 0
+    assert '#node = "node-1"' in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from moorline.journal.disk import FileDisk
 
 pytestmark = pytest.mark.process
 
-COMMANDS = ["create", "send", "read", "list", "info", "delete", "off", "block", "unblock"]
+COMMANDS = ["create", "send", "read", "list", "show", "delete", "off", "block", "unblock"]
 COMMANDS += ["check", "repair"]
 
 
@@ -127,35 +127,35 @@ def test_list_pages_through_all(moor: Moor, queue: str) -> None:
 
 def test_info_says_what_a_queue_is(moor: Moor, queue: str) -> None:
     moor.lines("send", queue, "ahoy")
-    moor.lines("off", queue)
-    facts = json.loads("".join(moor.lines("info", queue, "--json")))
+    moor.lines("off", queue, "--yes")
+    facts = json.loads("".join(moor.lines("show", queue, "--json")))
     assert facts["queue"] == queue
     assert (facts["waiting"], facts["is_suspended"], facts["is_blocked"]) == (1, True, False)
-    shown = dict(line.split(maxsplit=1) for line in moor.lines("info", queue))
+    shown = dict(line.split(maxsplit=1) for line in moor.lines("show", queue))
     assert (facts["owner"], shown["owner"]) == ("", "nobody")
     assert shown["suspended"] == "yes"
 
 
 def test_close_and_open(moor: Moor, queue: str) -> None:
     moor.lines("close", queue)
-    assert json.loads("".join(moor.lines("info", queue, "--json")))["is_closed"]
+    assert json.loads("".join(moor.lines("show", queue, "--json")))["is_closed"]
     # Whoever is on this machine is granted it, as at everything.
     moor.lines("send", queue, "granted")
     moor.lines("open", queue)
-    shown = dict(line.split(maxsplit=1) for line in moor.lines("info", queue))
+    shown = dict(line.split(maxsplit=1) for line in moor.lines("show", queue))
     assert shown["closed"] == "no"
 
 
 def test_off_block_and_delete(moor: Moor, queue: str) -> None:
     moor.lines("send", queue, "before")
-    moor.lines("off", queue)
+    moor.lines("off", queue, "--yes")
     assert "takes no more" in moor.error(12, "send", queue, "after")
     moor.lines("block", queue)
     assert "blocked" in moor.error(12, "read", queue)
     moor.lines("unblock", queue)
     assert moor.texts(queue) == ["before"]
-    moor.lines("delete", queue)
-    told = moor.error(12, "info", queue)
+    moor.lines("delete", queue, "--yes")
+    told = moor.error(12, "show", queue)
     assert told == "moor: there is no queue of that id: moor queue list shows those there are"
     assert "no queue of that id" in moor.error(12, "send", queue, "x")
 
@@ -183,7 +183,7 @@ def test_an_empty_queue_of_another_is_not_read(tmp_path: Path) -> None:
         denied = ["grant", "add", "/queues", "@loopback", "s", "--deny"]
         assert run_moor(*denied, f"--address={proven.node.address}").returncode == 0
         stranger = Moor(proven.node)
-        assert stranger.lines("info", queue)
+        assert stranger.lines("show", queue)
         for flags in ([], ["--count", "1"], ["--no-ack"], ["--follow"]):
             assert "s (subscribe) is not granted" in stranger.error(12, "read", queue, *flags)
 
@@ -237,7 +237,7 @@ def test_a_message_may_begin_with_a_dash(moor: Moor, queue: str) -> None:
         moor.lines("send", queue, text)
     moor.lines("send", "--", queue, "--lines")
     assert moor.texts(queue) == [*texts, "--lines"]
-    for slip in ("-h", "--line", "--fil"):
+    for slip in ("-x", "--line", "--fil"):
         assert "No such option" in moor.error(2, "send", queue, slip)
         assert "unexpected extra argument" in moor.error(2, "send", queue, "-5", slip)
     assert moor.lines("read", queue) == []

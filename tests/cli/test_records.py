@@ -103,7 +103,7 @@ async def test_the_life_of_a_registration(connection: asyncpg.Connection, dsn: s
     assert [fault["code"] for fault in json.loads(found.stdout)["faults"]] == ["bypassed"]
     assert "new epoch" in await done("renew", "experiments", "--touch", at)
     assert "drop column" in await done("remove", "experiments", "--dry-run", at)
-    await done("remove", "experiments", at)
+    await done("remove", "experiments", "--yes", at)
     assert json.loads(await done("list", at, "--json")) == []
 
 
@@ -119,7 +119,8 @@ async def test_wrong_commands_are_refused_with_a_word(dsn: str, tmp_path: Path) 
         24, "add", "experiments", "--key=id", "--owner=state", "--owner-from=a.b", at
     )
     for command in ("remove", "check", "renew", "types"):
-        assert "registered as nothing" in await refused(24, command, "nothing", at)
+        asked = ("--yes",) if command == "remove" else ()
+        assert "registered as nothing" in await refused(24, command, "nothing", *asked, at)
     line = await refused(3, "list", "--database=postgresql://me:s3cret@host/db")
     assert "s3cret" not in line
     assert "--database-file" in line

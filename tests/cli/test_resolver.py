@@ -88,9 +88,13 @@ def test_where_paths_are(node: NodeProcess) -> None:
 def test_an_error_says_its_class_and_the_others_are_shown(node: NodeProcess) -> None:
     done = run_moor("resolve", "/oslo/wind", "/none", "bad", f"--address={node.address}", "--json")
     assert done.returncode == 12
-    assert [row["error"] for row in json.loads(done.stdout)] == [
-        "", "NotFound (NOT_FOUND)", "BadPath (BAD_PATH)",
+    assert [(row["error"], row["code"]) for row in json.loads(done.stdout)] == [
+        ("", ""), ("NotFound", "NOT_FOUND"), ("BadPath", "BAD_PATH"),
     ]  # fmt: skip
+    got = run_moor("value", "get", "/oslo/wind", "/none", f"--address={node.address}", "--json")
+    wind, none = map(json.loads, got.stdout.splitlines())
+    assert wind == {"path": "/oslo/wind", "value": 1}
+    assert (none["error"], none["code"]) == ("NotFound", "NOT_FOUND")
     assert done.stderr.startswith("moor: NotFound: /none: nobody publishes it")
     away = run_moor("resolve", "/a", "--address=tcp://127.0.0.1:1", timeout_s=60)
     assert away.returncode == 10

@@ -18,7 +18,7 @@ from moorline.cli.start import start_of
 
 pytestmark = pytest.mark.process
 
-COMMANDS = ["publish", "tail", "list", "info"]
+COMMANDS = ["publish", "tail", "list", "show"]
 
 
 @pytest.fixture(scope="module")
@@ -192,14 +192,14 @@ def test_list_has_the_topics_that_match(moor: Moor) -> None:
 
 def test_info_shows_streams_and_totals(moor: Moor) -> None:
     stored = json.loads("".join(moor.lines("publish", "described", "x", "--json")))
-    facts = json.loads("".join(moor.lines("info", "--json")))
+    facts = json.loads("".join(moor.lines("show", "--json")))
     assert len(facts["streams"]) == 8
     assert facts["messages"] == sum(one["messages"] for one in facts["streams"]) > 0
     assert (facts["dropped"], facts["lost"]) == (0, 0)
-    one = json.loads("".join(moor.lines("info", "described", "--json")))
+    one = json.loads("".join(moor.lines("show", "described", "--json")))
     assert (one["topic_messages"], one["shard"]) == (1, stored["shard"])
     assert [stream["stream"] for stream in one["streams"]] == [f"node-1/{stored['shard']}/1"]
-    head = moor.lines("info", "described")[0]
+    head = moor.lines("show", "described")[0]
     assert head.split("  ")[0] == "stream"
     assert head.endswith("digest")
 
@@ -224,9 +224,9 @@ def test_sealed_streams_have_a_digest_and_lost_messages_are_told(tmp_path: Path)
         assert done.stderr == b"moor: messages lost: at most 1 of node-1/0, from 1 on: DAMAGE\n"
         moor.lines("publish", "ledger", "x" * 5_000)
         moor.lines("publish", "ledger", "next")
-        facts = json.loads("".join(moor.lines("info", "--json")))
+        facts = json.loads("".join(moor.lines("show", "--json")))
         while facts["streams"][0]["digest"] is None:  # a moment after the next generation has begun
-            facts = json.loads("".join(moor.lines("info", "--json")))
+            facts = json.loads("".join(moor.lines("show", "--json")))
         assert facts["lost"] == 1
         first, second = facts["streams"]
         assert (first["is_sealed"], second["digest"]) == (True, None)

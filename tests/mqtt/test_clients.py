@@ -35,7 +35,7 @@ def test_clients_are_listed_shown_and_ended(node: NodeProcess, join: Join, name:
     shown = json.loads(moor(node, "show", name, "--json"))
     assert not shown["is_connected"]
     assert shown["subscriptions"] == [{"filter": f"{name}/+", "qos": 2}]
-    moor(node, "kick", name, "--session")
+    moor(node, "kick", name, "--session", "--yes")
     done = run_moor("client", "show", name, "--address", node.address)
     assert done.returncode != 0
     assert "no client" in done.stderr

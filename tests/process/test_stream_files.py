@@ -39,7 +39,7 @@ def test_segments_that_vanish_under_a_running_node_are_told(tmp_path: Path) -> N
         asyncio.run(publish(node, 5))
         eventually(lambda: len(segments(data)) == 1)
     with NodeProcess(data, *FLAGS) as node:
-        streams = run_moor("topic", "info", "--json", f"--data={data}")
+        streams = run_moor("topic", "show", "--json", f"--data={data}")
         assert streams.returncode == 0, streams.stderr
         assert metric(node, LOST) == 50
     (found,) = [path for path in segments(data) if path.stat().st_size > 64]

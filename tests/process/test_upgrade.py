@@ -211,7 +211,9 @@ async def _others_are_mapped(old: Old, node: NodeProcess) -> None:
         rows = {row["name"]: (row["principal"], row["queues"]) for row in json.loads(shown.stdout)}
         assert rows[LOST.hex()] == ("", 1), "what there is to map"
         assert rows[FINGERPRINT.hex()] == ("anna", 1)
-        done = await asyncio.to_thread(run_moor, "owner", "map", LOST.hex(), "carl", address)
+        done = await asyncio.to_thread(
+            run_moor, "owner", "map", LOST.hex(), "carl", "--yes", address
+        )
         assert done.returncode == 0, done.stderr
         shown = await asyncio.to_thread(run_moor, "owner", "list", address)
         assert re.search(rf"{LOST.hex()[:8]}\S*\s+carl", shown.stdout), shown.stdout

@@ -84,7 +84,7 @@ async def test_a_table_that_was_registered_a_moment_ago_is_found(site: Site) -> 
 async def test_a_filter_of_long_numbers_leaves_turns_to_others() -> None:
     """A number of a thousand digits takes a third of a millisecond, and a filter has thousands."""
     columns = (Column("id", "bigint"), Column("size", "numeric"))
-    table = Table("t", columns, ("id",), ("size",), False, 1, "e", 1)
+    table = Table("t", columns, ("id",), ("size",), False, 1, "e")
     asked = {"size": [f"{'9' * 1_000}{number}" for number in range(RECORD_WHERE_VALUES_MAX)]}
     found: list[Filter] = []
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import cast
@@ -13,6 +14,7 @@ from tests.records.clients import Held, RecordClient, client, until
 from tests.records.site import Site, opened_site, url_of
 
 from moorline.catalog import EmbeddedPostgres
+from moorline.catalog.address import LOST_ERRORS
 from moorline.records.session import RecordSession
 from moorline.records.sockets import SocketOutlet
 from moorline.wire.records import Record
@@ -113,9 +115,32 @@ async def test_t63_connections_to_postgres_are_lost_and_back(site: Site) -> None
 
 
 async def test_t64_postgres_restarts_under_load(site: Site, tmp_path: Path) -> None:
-    """A Postgres of its own: its node has another one as the catalog."""
+    """A Postgres of its own, with writers before, during and behind it: its node has another one as the
+    catalog."""
     address = tmp_path / "own.address"
     held = Held("far")
+    writes = Counter[bool]()
+    is_over = asyncio.Event()
+
+    async def write(dsn: str, writer: int) -> None:
+        number = 0
+        while not is_over.is_set():
+            with contextlib.suppress(*LOST_ERRORS):
+                connection = await asyncpg.connect(dsn, timeout=5)
+                try:
+                    while not is_over.is_set():
+                        number += 1
+                        await connection.execute(
+                            "update far set note = $1 where id = $2",
+                            f"{writer} {number}",
+                            writer + 4 * (number % 100),
+                        )
+                        writes[is_back.is_set()] += 1
+                finally:
+                    connection.terminate()
+            await asyncio.sleep(0.05)
+
+    is_back = asyncio.Event()
     async with contextlib.AsyncExitStack() as stack:
         async with EmbeddedPostgres(tmp_path / "own") as own:
             address.write_text(own.dsn)
@@ -130,12 +155,17 @@ async def test_t64_postgres_restarts_under_load(site: Site, tmp_path: Path) -> N
             made = await stack.enter_async_context(client(url_of(node), held))
             await there.equal(held, table="far")
             await connection.close()
+            writers = [asyncio.create_task(write(own.dsn, number)) for number in range(1, 5)]
+            await until(lambda: writes[False] > 100, "writers at work")
         host = node._records.hosts["far"]  # type: ignore[union-attr]
         await until(lambda: host.away, "it is noticed")
         async with EmbeddedPostgres(tmp_path / "own") as again:
             assert again.dsn == own.dsn
+            is_back.set()
+            await until(lambda: writes[True] > 100, "writers at work again")
+            is_over.set()
+            await asyncio.gather(*writers)
             there.connection = await asyncpg.connect(again.dsn)
-            await there.execute("update far set note = 'later' where id < 100")
             await there.equal(held, table="far")
             assert made.close_code is None, "its link was kept"
             assert held.drifts == 0

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from moorline.catalog import Catalog, EmbeddedPostgres
-from moorline.catalog.place import CatalogPlace
+from moorline.catalog.location import CatalogLocation
 from moorline.catalog.service_check import CheckedServices
 from moorline.catalog.services import Part, Services
 from moorline.core.sets.digest import Digest
@@ -83,7 +83,7 @@ def clients(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Side]:
 def test_kept_digests_are_recomputed_and_compared_with_those_of_clients(
     spark: SparkSession, catalog: str, clients: dict[str, Side]
 ) -> None:
-    billing, empty, mail = audit(spark, CatalogPlace(catalog), clients)
+    billing, empty, mail = audit(spark, CatalogLocation(catalog), clients)
     assert billing.is_right
     assert billing.kept == billing.recomputed == billing.client == Digest.of(BILLING)
     assert (empty.is_right, empty.recomputed) == (True, Digest.empty())
@@ -119,7 +119,7 @@ def test_a_changed_bucket_and_a_changed_hash_are_found(spark: SparkSession, cata
             f"'\\x{BILLING[0].hex()}'",
         )
     )
-    billing, _, mail = audit(spark, CatalogPlace(catalog))
+    billing, _, mail = audit(spark, CatalogLocation(catalog))
     assert (billing.wrong_hashes, mail.wrong_hashes) == (1, 0)
     assert billing.wrong_buckets == [7]
     assert billing.recomputed == Digest.of(BILLING)
@@ -131,12 +131,12 @@ def test_a_changed_bucket_and_a_changed_hash_are_found(spark: SparkSession, cata
 
 def test_what_cannot_be_audited_is_named(spark: SparkSession, catalog: str) -> None:
     with pytest.raises(ConfigError, match="no service 'nobody' in the catalog; there are billing"):
-        audit(spark, CatalogPlace(catalog), {"nobody": Side.of("a.parquet")})
+        audit(spark, CatalogLocation(catalog), {"nobody": Side.of("a.parquet")})
     with pytest.raises(CatalogUnreachable) as caught:
-        audit(spark, CatalogPlace("postgresql://me@127.0.0.1:1/db"))
+        audit(spark, CatalogLocation("postgresql://me@127.0.0.1:1/db"))
     assert "me@127.0.0.1:1" in str(caught.value)
     with pytest.raises(ConfigError, match="holds no catalog of Moorline"):
-        audit(spark, CatalogPlace(catalog.replace("/postgres?", "/template1?")))
+        audit(spark, CatalogLocation(catalog.replace("/postgres?", "/template1?")))
 
 
 def test_an_id_that_was_changed_under_its_hash_is_found_and_the_advice_mends_it(
@@ -148,7 +148,7 @@ def test_an_id_that_was_changed_under_its_hash_is_found_and_the_advice_mends_it(
     asyncio.run(execute(catalog, changed + f"'\\x{MAIL[5].hex()}'"))
     pq.write_table(pa.table({"queue": pa.array(MAIL, pa.binary())}), tmp_path / "mail.parquet")
     clients = {"mail": Side.of(f"{tmp_path}/mail.parquet#queue")}
-    _, _, mail = audit(spark, CatalogPlace(catalog), clients)
+    _, _, mail = audit(spark, CatalogLocation(catalog), clients)
     assert (mail.wrong_hashes, mail.is_kept_right, mail.is_client_right) == (1, False, False)
     assert (mail.only_client, mail.only_node) == (1, 1)
     with pytest.raises(DriftFound, match="1 ids are stored beside a hash that is not theirs"):
@@ -156,7 +156,7 @@ def test_an_id_that_was_changed_under_its_hash_is_found_and_the_advice_mends_it(
     found = diff(spark, Side.of(f"catalog:{catalog}#mail"), clients["mail"], tasks=2, limit=10)
     assert sorted(found.ids) == sorted([(b"\xaa" * 24, "left"), (MAIL[5], "right")])
     asyncio.run(put_right(catalog))
-    _, _, mail = audit(spark, CatalogPlace(catalog), clients)
+    _, _, mail = audit(spark, CatalogLocation(catalog), clients)
     assert (mail.is_kept_right, mail.only_client, mail.only_node) == (True, 1, 1)
 
 

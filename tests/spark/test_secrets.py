@@ -12,7 +12,7 @@ from tests.client.proving_node import PASSWORD, TOKEN, WRONG, ProvingNode, secre
 from tests.process.nodes import NodeProcess
 from tests.spark.publishing import Message
 
-from moorline.catalog.place import CatalogPlace
+from moorline.catalog.location import CatalogLocation
 from moorline.catalog.socket_folder import PORT
 from moorline.cli.endpoint import Endpoint as CommandEndpoint
 from moorline.cli.pipeline import endpoint_options
@@ -203,7 +203,7 @@ def test_a_file_has_the_address_where_a_task_opens_it(tmp_path: Path) -> None:
     file.write_text(f"{address}\n")
     sent = pickle.dumps(catalog_of({"catalogFile": str(file)}))
     assert not is_secret(sent)
-    place: CatalogPlace = pickle.loads(sent)
+    place: CatalogLocation = pickle.loads(sent)
     assert not is_secret(repr(place) + str(place))
     assert place.address() == address
     file.write_text(f"{address}\n{address}\n")
@@ -253,8 +253,8 @@ def test_the_plan_of_a_catalog_shows_no_secret(
     frame.count()
     frame.explain(True)
     shown = capsys.readouterr().out + frame._jdf.queryExecution().toString()
-    audit(spark, CatalogPlace(file=str(file)))
-    side = Side.of_catalog(CatalogPlace(file=str(file)), "nobody")
+    audit(spark, CatalogLocation(file=str(file)))
+    side = Side.of_catalog(CatalogLocation(file=str(file)), "nobody")
     ids = read_side(spark, side, tasks=1)
     ids.explain(True)
     shown += capsys.readouterr().out + ids._jdf.queryExecution().toString()

@@ -127,6 +127,28 @@ async def test_the_better_priority_is_taken(values: Values) -> None:
     assert {alive(one).publisher for one in found} == {best.instance}
 
 
+async def test_who_does_not_have_it_any_more_is_not_asked_again_before_the_others(
+    values: Values,
+) -> None:
+    """S3 for those who go through the flow once: two publishers, one of them empty, are two tries."""
+    empty, full = await values.publisher(), await values.publisher()
+    for publisher in (empty, full):
+        publisher.publish("/x", 1)
+        await publisher.replicated(10)
+    one = empty.board.id_of("/x")
+    assert one is not None
+    empty.board.unpublish(one)  # without a word to the resolver
+    has_failed = 0
+    for _ in range(20):
+        subscriber = await values.subscriber()
+        try:
+            await subscriber.subscribe("/x")
+        except NoSuchValue:
+            has_failed += 1
+            await subscriber.subscribe("/x")
+    assert has_failed, "by chance none of twenty went to the empty one first"
+
+
 async def test_t4_two_subscriptions_to_one_path_make_one_request(values: Values) -> None:
     """T4: also at the same moment, and durable beside plain; the publisher sees one subscriber."""
     publisher = await values.publisher()

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from moorline.access.guard import Declared, Handler, Refusals, anybody, heavy, needs
+from moorline.access.guard import Declared, GuardedHandler, Refusals, anybody, heavy, needs
 from moorline.access.owner_page import OldOwner, owner_page
 from moorline.access.passwords import is_too_long, store_password
 from moorline.access.rights import Rights
@@ -80,7 +80,7 @@ class AccessBroker:
     def declared(self) -> Mapping[type[Message], Declared]:
         """Each message with what it needs."""
 
-        def later(handle: Callable[[Any, Any], Awaitable[Answer]]) -> Handler:
+        def later(handle: Callable[[Any, Any], Awaitable[Answer]]) -> GuardedHandler:
             async def checked(session: Session, call: Any) -> Answer:
                 _check_texts(call)
                 return await handle(session, call)

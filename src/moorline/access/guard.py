@@ -62,7 +62,7 @@ class Operating(Protocol):
         """The same of a look at what is there, of which many are added up."""
 
 
-Handler = Callable[[Any, list[Any]], Iterable[Answer]]
+GuardedHandler = Callable[[Any, list[Any]], Iterable[Answer]]
 PathsOfCall = Callable[[Any], Iterable[str]]
 PathOfCall = Callable[[Any], str]
 OwnerOf = Callable[[Any], str | None]
@@ -86,7 +86,7 @@ AuditedPath = Callable[[SessionRights, Any], str | None]
 class Declared(NamedTuple):
     """A handler with what its calls need. There is no handler without."""
 
-    handler: Handler
+    handler: GuardedHandler
     check: Check | None = None
     right: int = 0
     below: str = ""
@@ -110,17 +110,17 @@ def heavy(declared: Declared) -> Declared:
     return declared._replace(is_heavy=True)
 
 
-def anybody(handler: Handler) -> Declared:
+def anybody(handler: GuardedHandler) -> Declared:
     """Answers the same to everybody."""
     return Declared(handler)
 
 
-def own(handler: Handler) -> Declared:
+def own(handler: GuardedHandler) -> Declared:
     """Names only what this session holds by a right that it has, as an acknowledgement does."""
     return Declared(handler)
 
 
-def nodes_only(handler: Handler) -> Declared:
+def nodes_only(handler: GuardedHandler) -> Declared:
     """What nodes say to each other."""
 
     def check(rights: SessionRights, _: Any) -> Refusal | None:
@@ -129,19 +129,19 @@ def nodes_only(handler: Handler) -> Declared:
     return Declared(handler, check)
 
 
-def demanded(handler: Handler) -> Declared:
+def demanded(handler: GuardedHandler) -> Declared:
     """What it needs depends on what the catalog says of the thing it names: the handler asks `demand`, and
     the audit hears of it by `Demands`."""
     return Declared(handler)
 
 
-def each_by_itself(handler: Handler) -> Declared:
+def each_by_itself(handler: GuardedHandler) -> Declared:
     """Names many paths, each judged by itself: the answer has a code for each, and what is not granted fails
     nothing else. The handler tells the audit."""
     return Declared(handler)
 
 
-def needs_everything(right: int, subtree: str, handler: Handler) -> Declared:
+def needs_everything(right: int, subtree: str, handler: GuardedHandler) -> Declared:
     """The right at a path and at all that is below it, what a wildcard does not match included."""
 
     def check(rights: SessionRights, _: Any) -> Refusal | None:
@@ -150,7 +150,7 @@ def needs_everything(right: int, subtree: str, handler: Handler) -> Declared:
     return Declared(handler, check, right, subtree)
 
 
-def needs_somewhere(right: int, apart: frozenset[str], handler: Handler) -> Declared:
+def needs_somewhere(right: int, apart: frozenset[str], handler: GuardedHandler) -> Declared:
     """The right at some path at least, below other first levels than those: what comes behind it is judged
     path by path."""
 
@@ -160,7 +160,9 @@ def needs_somewhere(right: int, apart: frozenset[str], handler: Handler) -> Decl
     return Declared(handler, check, right, "/")
 
 
-def needs(right: int, paths_of_call: PathsOfCall, handler: Handler, *, below: str = "") -> Declared:
+def needs(
+    right: int, paths_of_call: PathsOfCall, handler: GuardedHandler, *, below: str = ""
+) -> Declared:
     """The right at each path that a call names; a path may be a filter.
 
     `below` is a path that all of them are below. What is reserved for nodes is not looked at where a
@@ -180,7 +182,7 @@ def needs(right: int, paths_of_call: PathsOfCall, handler: Handler, *, below: st
 
 
 def needs_each(
-    right: int, names_of_call: Callable[[Any], list[str]], handler: Handler, *, below: str
+    right: int, names_of_call: Callable[[Any], list[str]], handler: GuardedHandler, *, below: str
 ) -> Declared:
     """The right at `below/NAME` for each name of a call, of which there may be hundreds: what was granted
     before is one look for all of them. What `needs` says of `below` holds here too."""
@@ -196,7 +198,7 @@ def owner_or(
     right: int,
     path_of_call: PathOfCall,
     owner_of: OwnerOf,
-    handler: Handler,
+    handler: GuardedHandler,
     *,
     below: str = "",
     is_look: bool = False,
@@ -222,7 +224,7 @@ def owner_or(
 
 
 def unless_denied(
-    right: int, path_of_call: PathOfCall, owner_of: OwnerOf, handler: Handler, *, below: str
+    right: int, path_of_call: PathOfCall, owner_of: OwnerOf, handler: GuardedHandler, *, below: str
 ) -> Declared:
     """Whoever can name what is there has the right, if no row at the path or above denies it; the owner
     has it always. While no row below `below` denies it to somebody, a whole run of theirs costs one look."""
@@ -301,13 +303,13 @@ class Guard:
     def close(self) -> None:
         self._turns.close()
 
-    def guarded(self, declared: Declarations) -> dict[type[Message], Handler]:
+    def guarded(self, declared: Declarations) -> dict[type[Message], GuardedHandler]:
         """The handlers of a node. One that does not say what it needs is our mistake: no node starts."""
         for kind, one in declared.items():
             assert isinstance(one, Declared), f"{kind.__name__} does not say what it needs"
         return {kind: self._guarded(kind, one) for kind, one in declared.items()}
 
-    def _guarded(self, kind: type[Message], declared: Declared) -> Handler:
+    def _guarded(self, kind: type[Message], declared: Declared) -> GuardedHandler:
         if declared.is_heavy:
             # Behind the rights: who has none is told so, and pays nothing.
             declared = declared._replace(
@@ -338,10 +340,10 @@ class Guard:
     def _audited(
         self,
         kind: type[Message],
-        handler: Handler,
+        handler: GuardedHandler,
         audited_path: AuditedPath,
         write: Callable[..., Awaitable[None]],
-    ) -> Handler:
+    ) -> GuardedHandler:
         """Calls that are granted, of which some are an operator's acts: those wait for their lines."""
         assert issubclass(kind, Call), f"{kind.__name__} is done without an answer"
         act = kind.__name__
@@ -363,14 +365,17 @@ class Guard:
         return handle
 
     def _passing(
-        self, passes: Callable[[SessionRights], bool], handler: Handler, checked: Handler
-    ) -> Handler:
+        self,
+        passes: Callable[[SessionRights], bool],
+        handler: GuardedHandler,
+        checked: GuardedHandler,
+    ) -> GuardedHandler:
         def handle(session: Guarded, calls: list[Any]) -> Iterable[Answer]:
             return (handler if passes(session.rights) else checked)(session, calls)
 
         return handle
 
-    def _rated(self, kind: type[Message], handler: Handler) -> Handler:
+    def _rated(self, kind: type[Message], handler: GuardedHandler) -> GuardedHandler:
         refusals, act = self._refusals, kind.__name__
 
         def handle(session: Guarded, calls: list[Any]) -> Iterable[Answer]:
@@ -391,7 +396,9 @@ class Guard:
 
         return handle
 
-    def _checked(self, kind: type[Message], handler: Handler, check: Check) -> Handler:
+    def _checked(
+        self, kind: type[Message], handler: GuardedHandler, check: Check
+    ) -> GuardedHandler:
         refusals, act, has_answer = self._refusals, kind.__name__, issubclass(kind, Call)
 
         def handle(session: Guarded, calls: list[Any]) -> Iterable[Answer]:
@@ -416,7 +423,7 @@ class Guard:
 
 
 def _and_those_of(
-    answers: list[Answer], handler: Handler, session: Guarded, calls: list[Any]
+    answers: list[Answer], handler: GuardedHandler, session: Guarded, calls: list[Any]
 ) -> Iterable[Answer]:
     """Answers that are known, and what the handler says of the other calls."""
     if not calls:

@@ -53,7 +53,7 @@ class Publication(msgspec.Struct, frozen=True):
     batch: StoredBatch | None
 
 
-class Place(msgspec.Struct, frozen=True):
+class PublicationState(msgspec.Struct, frozen=True):
     """Where a publication stands behind a batch."""
 
     sequence: int
@@ -92,7 +92,9 @@ class Publications:
     async def draw_round(self) -> int:
         return int(await self._catalog.fetchval(ROUND))
 
-    async def store(self, number: int, since: int, to: Place, shards: int, body: bytes) -> bool:
+    async def store(
+        self, number: int, since: int, to: PublicationState, shards: int, body: bytes
+    ) -> bool:
         """Before it is published. False if it is not ours to publish any more."""
         stored = await self._catalog.fetchval(
             STORE,
@@ -113,7 +115,7 @@ class Publications:
         found = await self._catalog.fetchval(DONE, number, sequence, *self._catalog.acting_as)
         return found is not None
 
-    async def keep(self, number: int, at: Place, *, drops_batch: bool = False) -> bool:
+    async def keep(self, number: int, at: PublicationState, *, drops_batch: bool = False) -> bool:
         """A later snapshot without a change, or none: then the state begins anew."""
         found = await self._catalog.fetchval(
             KEEP,

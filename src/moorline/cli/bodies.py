@@ -23,7 +23,7 @@ BODY_BYTES_MAX = MIB
 CHUNK_BYTES = 64 * KIB
 """What is read at once: all that a pipe holds."""
 
-# No option begins so. One with a letter, as -h, or with two dashes is rather a slip than a message.
+# No option begins so. One with a letter, as -x, or with two dashes is rather a slip than a message.
 _TEXT_WITH_DASH = re.compile(r"-[^-A-Za-z]")
 
 

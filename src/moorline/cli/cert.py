@@ -7,6 +7,7 @@ import msgspec
 import typer
 
 from moorline.cli import output
+from moorline.cli.confirming import Yes, confirm
 from moorline.cli.installed import need_certificates
 from moorline.limits import CERTIFICATE_DAYS_MAX
 
@@ -113,7 +114,7 @@ def client(
     _tell(made, as_json=as_json)
 
 
-@app.command(epilog="Example: moor cert revoke billing.pem --authority ./authority")
+@app.command(epilog="Example: moor cert revoke billing.pem --authority ./authority --yes")
 def revoke(
     files: Annotated[
         list[Path] | None, typer.Argument(metavar="FILE...", help="Certificates to revoke.")
@@ -123,6 +124,7 @@ def revoke(
         int | None,
         _days("When the next list must be there; as long as the authority lives otherwise."),
     ] = None,
+    yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
     """Add certificates to the authority's list crl.pem; without any the list is only renewed.
@@ -131,6 +133,8 @@ def revoke(
     authority until the list is renewed.
     """
     need_certificates()
+    if files:
+        confirm(f"Revoke {output.counted(len(files), 'certificate')}, for good?", yes=yes)
     from moorline.net.issuing import Authority
 
     count = Authority(folder).revoke(files or [], days)

@@ -7,6 +7,7 @@ import msgspec
 import typer
 
 from moorline.cli import output
+from moorline.cli.confirming import Yes, confirm
 from moorline.cli.endpoint import Endpoint, with_node
 from moorline.cli.node import span
 from moorline.wire.mqtt_client import MqttClientFacts
@@ -69,7 +70,7 @@ def show(endpoint: Endpoint, client_id: ClientId, as_json: AsJson = False) -> No
     output.table(("filter", "qos"), filters)
 
 
-@app.command(epilog="Example: moor client kick thermometer-7 --session")
+@app.command(epilog="Example: moor client kick thermometer-7 --session --yes")
 @with_node
 def kick(
     endpoint: Endpoint,
@@ -78,10 +79,15 @@ def kick(
         bool,
         typer.Option("--session", help="End what is kept of it too: filters, place, exchanges."),
     ] = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
 ) -> None:
     """End the connection of a client. It may come back: take its rights away if it must not."""
+    if session:
+        confirm(f"End {client_id} and forget what is kept of its session?", yes=yes)
     asyncio.run(_kick(endpoint, client_id, ends_session=session))
-    output.line(f"{client_id}: ended")
+    told = {"client": client_id, "state": "forgotten" if session else "ended"}
+    output.emit(as_json, told, lambda: output.line(f"{client_id}: ended"))
 
 
 async def _list(endpoint: Endpoint) -> list[MqttClientFacts]:

@@ -82,7 +82,7 @@ def processes(data: Data = FOLDER, as_json: AsJson = False) -> None:
 
 
 @app.command(epilog="Example: moor cluster down")
-def down(data: Data = FOLDER) -> None:
+def down(data: Data = FOLDER, as_json: AsJson = False) -> None:
     """Stop all nodes of the cluster on this machine; its folder stays."""
     cluster = found_in(data)
     cluster.keeper.signal(signal.SIGTERM)
@@ -91,6 +91,8 @@ def down(data: Data = FOLDER) -> None:
         if time.monotonic() > end:
             raise StartError(f"process {cluster.keeper.pid} does not stop")
         time.sleep(POLL_S)
+    if as_json:
+        output.emit_json({"state": "down", "nodes": len(cluster.nodes)})
 
 
 async def _up(folder: Path, count: int, port: int, *, as_json: bool) -> None:

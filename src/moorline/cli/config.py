@@ -11,16 +11,50 @@ import typer
 from moorline.cli import output
 from moorline.cli.flags import with_settings
 from moorline.config.keys import keys_of
-from moorline.config.load import Loaded
+from moorline.config.load import FILE_NAME, Loaded
 from moorline.config.settings import Config
 from moorline.config.shown import masked_value
 from moorline.errors import FolderUnusable
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Show and check the configuration.",
+    help="Write, show and check the configuration.",
     epilog="Example: moor config show",
 )
+
+
+@app.command(epilog="Example: moor config init /etc/moorline/moorline.toml")
+def init(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="The file to make; - is stdout.")
+    ] = FILE_NAME,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON in place of a text.")] = False,
+) -> None:
+    """Write a configuration file with every setting, each explained and commented out at its default.
+
+    A file that is there stays as it is. The new one can be read by its owner alone, since passwords may
+    go into it.
+    """
+    from moorline.config.template import template
+
+    if file == "-":
+        output.emit(as_json, {"text": template()}, lambda: output.write(template()))
+        return
+    try:
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise typer.BadParameter(f"{file} is there already, and stays as it is") from None
+    except OSError as error:
+        raise typer.BadParameter(f"{file} cannot be made: {error.strerror}") from None
+    with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
+        opened.write(template())
+    output.emit(
+        as_json,
+        {"file": file},
+        lambda: output.line(
+            f"{file} is made; a node takes it by --config {file}, or where it stands"
+        ),
+    )
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -55,7 +89,10 @@ def show(
 
 @app.command(epilog="Example: moor config check --config /etc/moorline/moorline.toml")
 @with_settings
-def check(settings: Loaded[Config]) -> None:
+def check(
+    settings: Loaded[Config],
+    as_json: Annotated[bool, typer.Option("--json", help="JSON in place of a text.")] = False,
+) -> None:
     """Say whether a node would take this configuration, its files and its folder; it starts nothing.
 
     In the folder, or the nearest one above it that is there, a file is made and removed again.
@@ -73,7 +110,7 @@ def check(settings: Loaded[Config]) -> None:
             minimum=config.tls_minimum,
         )
     _check_folder(Path(config.data).absolute())
-    output.line("configuration ok")
+    output.emit(as_json, {"ok": True}, lambda: output.line("configuration ok"))
 
 
 def _check_folder(folder: Path) -> None:

@@ -6,10 +6,11 @@
 
 Which node that is, by the first of these that is given:
 
-    --address, --data          a flag; both together are refused
-    MOOR_ADDRESS               a variable
-    data                       a setting, from MOOR_DATA, --config, MOOR_CONFIG or ./moorline.toml
-    nothing                    the node of ./moorline-data, or else the one at the default address
+    --address, --data, --context  a flag; two of them are refused
+    MOOR_ADDRESS, MOOR_CONTEXT    a variable; both are refused
+    data                          a setting, from MOOR_DATA, --config, MOOR_CONFIG or ./moorline.toml
+    moor context use              what was chosen; refused where ./moorline-data has a node too
+    nothing                       the node of ./moorline-data, or else the one at the default address
 
 Who we are there, by the first of these that is given:
 
@@ -20,6 +21,9 @@ Who we are there, by the first of these that is given:
     MOOR_TOKEN_FILE                a variable
     MOOR_USER, MOOR_PASSWORD_FILE  variables
     nothing                        whom --certificate names, or nobody
+
+A context (`cli/contexts.py`) says both where the node is and who we are there; a flag that is given as well
+is stronger.
 
 Of a data folder the note is read that its node leaves there. A folder that was named and has no node that
 runs is an error: a command must never reach another node than the one that was meant.
@@ -36,7 +40,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, TypeVa
 import msgspec
 import typer
 
-from moorline.cli.who import KerberosFiles, shown_by
+from moorline.cli import contexts
+from moorline.cli.who import KERBEROS_FLAGS, WHO_FLAGS, KerberosFiles, shown_by
 from moorline.config.addresses import DEFAULT_ADDRESS
 from moorline.config.load import load
 from moorline.config.shown import escaped
@@ -58,6 +63,8 @@ TLS_FLAGS = {
     "key": "the private key of a TLS certificate",
 }
 """Flags that only mean something with TLS, and what they name."""
+
+WHERE_FLAGS = ("address", "data", "config_file", "context")
 
 ACROSS_FLAGS = {
     "ca": "--ca",
@@ -132,12 +139,26 @@ def with_node(command: Callable[Concatenate[Endpoint, P], R]) -> Callable[..., R
 
     def with_endpoint(*args: Any, **options: Any) -> R:
         needs_node = options.get("path") is None  # a job that reads a folder calls nobody
-        address = _address(
-            options.pop("address"), options.pop("data"), options.pop("config_file"), needs_node
-        )
+        address = _address(options, needs_node)
         return command(_endpoint(address, options), *args, **options)
 
     return _with_flags(command, with_endpoint)
+
+
+def with_reaching_flags(command: Callable[Concatenate[dict[str, Any], P], R]) -> Callable[..., R]:
+    """The same flags for a command that calls nobody: it gets what was given, by parameter."""
+
+    def with_given(*args: Any, **options: Any) -> R:
+        for name in ("data", "config_file", "context"):
+            if options.pop(name) is not None:
+                raise typer.BadParameter("give the address of a node: --address")
+        given = {name: options.pop(name) for name in ("address", *ACROSS_FLAGS)}
+        if given["address"]:
+            # Refused now and not at its first use.
+            _endpoint(given["address"], dict(given))
+        return command(given, *args, **options)
+
+    return _with_flags(command, with_given)
 
 
 def with_node_or_folder(
@@ -147,10 +168,11 @@ def with_node_or_folder(
     address is named, and gets the folder otherwise."""
 
     def with_source(*args: Any, **options: Any) -> R:
-        address, data, file = (options.pop(name) for name in ("address", "data", "config_file"))
-        if address is not None or (data is None and os.environ.get("MOOR_ADDRESS")):
-            endpoint = _endpoint(_address(address, data, file, True), options)
-            return command(endpoint, *args, **options)
+        by_flag = options["address"] is not None or options["context"] is not None
+        # What `moor context use` chose is no reason to leave the folder that a command is about.
+        if by_flag or (options["data"] is None and any(_of_variables())):
+            return command(_endpoint(_address(options, True), options), *args, **options)
+        _, data, file, _ = (options.pop(name) for name in WHERE_FLAGS)
         for name, flag in ACROSS_FLAGS.items():
             if options.pop(name) is not None:
                 raise typer.BadParameter(f"{flag} is for a node: name it with --address")
@@ -186,20 +208,55 @@ def _with_flags(command: Callable[..., R], called: Callable[..., R]) -> Callable
     return with_flags
 
 
-def _address(
-    address: str | None, data: Path | None, config_file: Path | None, needs_node: bool
-) -> str:
-    if address is not None and data is not None:
-        raise typer.BadParameter("--address and --data each name a node: give one of them")
-    loaded = load({} if data is None else {"data": str(data)}, os.environ, config_file)
+def _address(options: dict[str, Any], needs_node: bool) -> str:
+    """Takes the flags that say where from the options; a context puts what it says of us into them."""
+    address: str | None
+    context: str | None
+    address, data, file, context = (options.pop(name) for name in WHERE_FLAGS)
+    if sum(one is not None for one in (address, data, context)) > 1:
+        raise typer.BadParameter(
+            "--address, --data and --context each name a node: give one of them"
+        )
+    loaded = load({} if data is None else {"data": str(data)}, os.environ, file)
     # Here and not by typer, which would not tell a variable from a flag.
-    address = address or (os.environ.get("MOOR_ADDRESS") if data is None else None)
-    if address or not needs_node:
-        return address or DEFAULT_ADDRESS
+    if data is None and context is None and address is None:
+        address, context = _of_variables()
+    if address:
+        return address
+    if context:
+        return _of_context(contexts.named(context), options)
+    if not needs_node:
+        return DEFAULT_ADDRESS
     folder, source = Path(loaded.config.data), loaded.sources["data"]
     if source != "default":
         return _noted(folder, source)
-    return _noted(folder, source) if _runs(folder) else DEFAULT_ADDRESS
+    chosen = contexts.current()
+    if chosen is None:
+        return _noted(folder, source) if _runs(folder) else DEFAULT_ADDRESS
+    if _runs(folder):
+        raise typer.BadParameter(
+            f"a node runs on {escaped(str(folder))}, and the context {chosen[0]} is chosen: say which one is "
+            f"meant by --data {escaped(str(folder))} or --context {chosen[0]}"
+        )
+    return _of_context(chosen[1], options)
+
+
+def _of_variables() -> tuple[str | None, str | None]:
+    address, context = (os.environ.get(name) or None for name in ("MOOR_ADDRESS", "MOOR_CONTEXT"))
+    if address and context:
+        raise typer.BadParameter(
+            "MOOR_ADDRESS and MOOR_CONTEXT each name a node: set one of them, or give a flag"
+        )
+    return address, context
+
+
+def _of_context(context: contexts.Context, options: dict[str, Any]) -> str:
+    """Its address. What it says of us counts where no flag says who we are, and each file where none does."""
+    proves = any(options[name] is not None for name in (*WHO_FLAGS, *KERBEROS_FLAGS))
+    for name, value in context.flags().items():
+        if options[name] is None and not (proves and name in (*WHO_FLAGS, *KERBEROS_FLAGS)):
+            options[name] = value
+    return context.address
 
 
 def _noted(folder: Path, source: str) -> str:
@@ -256,6 +313,12 @@ def _options() -> list[inspect.Parameter]:
         ),
         _option("data", Path, "--data", "Data folder of a node on this machine."),
         _option("config_file", Path, "--config", "The configuration file that names its folder."),
+        _option(
+            "context",
+            str,
+            "--context",
+            "A name that `moor context add` gave, in place of MOOR_CONTEXT.",
+        ),
         _option("ca", Path, "--ca", "PEM file of the CA that the node's certificate is from."),
         _option("certificate", Path, "--certificate", "PEM file of our own certificate."),
         _option("key", Path, "--key", "PEM file of its private key."),

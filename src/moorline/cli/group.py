@@ -10,6 +10,7 @@ import typer
 
 from moorline.cli import output
 from moorline.cli.bodies import time_of
+from moorline.cli.confirming import Yes, confirm
 from moorline.cli.endpoint import Endpoint, with_node
 from moorline.cli.start import FORMS, HELP, start_of
 from moorline.client.moor import Moor
@@ -241,10 +242,13 @@ def seek(
     endpoint: Endpoint,
     group: GroupName,
     to: Annotated[str, typer.Option(show_default=False, help=f"Where to: {FORMS}.")],
+    as_json: AsJson = False,
 ) -> None:
     """Move a group, running or not: its members go on from there. The operator's."""
     start = start_of(to)
     _run(endpoint, lambda moor: moor.group(group).seek(start))
+    if as_json:
+        output.emit_json({"group": group, "to": to})
 
 
 @app.command(epilog="Example: moor group create '$shared/billing/orders/#' --start beginning")
@@ -313,14 +317,14 @@ def change(
 def delete(
     endpoint: Endpoint,
     group: GroupName,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
 ) -> None:
     """End a group and forget its places, for good; its members are told. The operator's."""
-    if not yes:
-        if not sys.stdin.isatty():
-            raise typer.BadParameter("nobody is there to ask: give --yes")
-        typer.confirm(f"End {escaped(group)} and forget where it is?", abort=True)
+    confirm(f"End {group} and forget where it is?", yes=yes)
     _run(endpoint, lambda moor: moor.group(group).delete())
+    if as_json:
+        output.emit_json({"group": group, "state": "deleted"})
 
 
 @app.command(epilog="Example: moor group kick '$shared/billing/orders/#' node-1/session-7")
@@ -331,11 +335,14 @@ def kick(
     member: Annotated[
         str, typer.Argument(show_default=False, help="A member or borrower, as `show` names it.")
     ],
+    as_json: AsJson = False,
 ) -> None:
     """End the part of one member; what it held goes to the others. The operator's."""
     if not 0 < len(member) <= MEMBER_LENGTH_MAX:
         raise typer.BadParameter(f"a member's name has 1 to {MEMBER_LENGTH_MAX} characters")
     _run(endpoint, lambda moor: moor.group(group).kick(member))
+    if as_json:
+        output.emit_json({"group": group, "member": member, "state": "ended"})
 
 
 # --- what they share ------------------------------------------------------------------------------

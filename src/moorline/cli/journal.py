@@ -128,6 +128,7 @@ def migrate(
     levels: Annotated[
         int, typer.Option(min=0, max=8, help="Levels of two characters above a queue's folder.")
     ],
+    as_json: AsJson = False,
 ) -> None:
     """Move the queues' folders to another depth. Every message stays; what was interrupted goes on."""
     from moorline.journal.queues import offline
@@ -135,7 +136,11 @@ def migrate(
 
     with _held(settings.config) as (disk, options), progress("moving") as seen:
         moved = offline.migrate(disk, options, levels, wall_ms, seen)
-    output.line(f"{moved} folders moved; now set queues.folder_levels = {levels}")
+    output.emit(
+        as_json,
+        {"moved": moved, "levels": levels},
+        lambda: output.line(f"{moved} folders moved; now set queues.folder_levels = {levels}"),
+    )
 
 
 @app.command(epilog="Example: moor journal export queues.parquet --data ./moorline-data")

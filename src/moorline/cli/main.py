@@ -31,6 +31,7 @@ EXIT_OUTPUT_CLOSED = 141
 
 NOUNS = {
     "config": "config",
+    "context": "context",
     "node": "node",
     "cluster": "cluster_trial",
     "queue": "queue_mending",
@@ -97,6 +98,7 @@ app = typer.Typer(
     cls=_Moor,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},  # of every command below it, too
     epilog="Example: moor serve --data ./moorline-data",
 )
 app.command("serve", epilog="Example: moor serve --data ./moorline-data --log-format json")(serve)

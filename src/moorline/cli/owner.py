@@ -6,6 +6,7 @@ import typer
 
 from moorline.cli import output
 from moorline.cli.asking import AsJson, asked, plain
+from moorline.cli.confirming import Yes, confirm
 from moorline.cli.endpoint import Endpoint, with_node
 
 app = typer.Typer(
@@ -34,7 +35,7 @@ def list_owners(endpoint: Endpoint, as_json: AsJson = False) -> None:
     )
 
 
-@app.command("map", epilog="Example: moor owner map 3f9a… alice")
+@app.command("map", epilog="Example: moor owner map 3f9a… alice --yes")
 @with_node
 def map_owner(
     endpoint: Endpoint,
@@ -50,9 +51,11 @@ def map_owner(
         str,
         typer.Argument(metavar="PRINCIPAL", show_default=False, help="Whose it is from now on."),
     ],
+    yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
     """Give what belongs to an old name to a principal: sessions and groups now, queues where they are."""
+    confirm(f"Give all that belongs to {known_as} to {principal}, for good?", yes=yes)
     done = plain(asked(endpoint, lambda access: access.map_owner(known_as, principal)))
     sessions, groups = _counts(done)
     counts = f"{output.counted(sessions, 'session')} and {output.counted(groups, 'group')}"

@@ -308,7 +308,7 @@ def run(
     # What can be refused is refused before a session is started.
     flows = job.flows_in(options.file, options.names)
     if not remote:
-        for one in job.nodes_of(flows, options.reach):
+        for one in job.nodes_of(flows, options.endpoint):
             check_reached(one)
     reports: list[job.FlowReport] = []
     try:

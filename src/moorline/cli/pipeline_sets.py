@@ -13,7 +13,7 @@ from moorline.errors import ConfigError
 from moorline.limits import PIPELINE_IDS_SHOWN
 
 if TYPE_CHECKING:
-    from moorline.catalog.place import CatalogPlace
+    from moorline.catalog.location import CatalogLocation
 
 
 def audit(
@@ -110,10 +110,10 @@ def diff(
     job.check(found)
 
 
-def _place(catalog: str, catalog_file: Path | None, data: Path | None) -> "CatalogPlace":
-    from moorline.catalog.place import place_of
+def _place(catalog: str, catalog_file: Path | None, data: Path | None) -> "CatalogLocation":
+    from moorline.catalog.location import location_of
 
-    return place_of(
+    return location_of(
         catalog if catalog or catalog_file else _own_catalog(data),
         str(catalog_file or ""),
         dsn_name="--catalog (or MOOR_CATALOG)",

@@ -1,6 +1,7 @@
 """Room: cli. `moor queue`: queues of a running node, made, sent to, read and looked at."""
 
 import asyncio
+import functools
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
@@ -12,6 +13,7 @@ import typer
 from moorline.cli import output
 from moorline.cli.bodies import TextCommand, bodies, time_of
 from moorline.cli.bodies import text_of as body_text
+from moorline.cli.confirming import Yes, confirm
 from moorline.cli.endpoint import Endpoint, with_node
 from moorline.client.moor import Moor
 from moorline.client.queue import Message, Queue
@@ -42,13 +44,15 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 def create(
     endpoint: Endpoint,
     count: Annotated[int, typer.Option(min=1, max=1_000_000, help="How many.")] = 1,
+    as_json: AsJson = False,
 ) -> None:
     """Make queues and print their ids, one a line. You own them."""
 
     async def work(moor: Moor) -> None:
         for start in range(0, count, SEND_BATCH):
             for queue in await moor.create_queues(min(SEND_BATCH, count - start)):
-                output.line(str(queue))
+                name = str(queue)
+                output.emit(as_json, {"queue": name}, functools.partial(output.line, name))
 
     run(endpoint, work)
 
@@ -67,6 +71,7 @@ def send(
         Path | None, typer.Option("--file", help="Send what this file holds.", show_default=False)
     ] = None,
     lines: Annotated[bool, typer.Option("--lines", help="Each line is a message.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Store messages in a queue and print their ids, one a line.
 
@@ -82,20 +87,22 @@ def send(
         async for some in bodies(text, file, in_lines=lines):
             for start in range(0, len(some), SEND_BATCH):
                 batch = some[start : start + SEND_BATCH]
-                done = await _send_batch(moor, queue_id, batch, done, in_lines=lines)
+                done = await _send_batch(
+                    moor, queue_id, batch, done, in_lines=lines, as_json=as_json
+                )
 
     run(endpoint, work)
 
 
 async def _send_batch(
-    moor: Moor, queue_id: bytes, batch: list[bytes], done: int, *, in_lines: bool
+    moor: Moor, queue_id: bytes, batch: list[bytes], done: int, *, in_lines: bool, as_json: bool
 ) -> int:
     """Sends and prints the ids; the first refusal is the error, when the rest is printed."""
     refusal: CallFailed | None = None
     answers = await moor.send_all([(queue_id, body) for body in batch])
     for place, answer in enumerate(answers, done + 1):
         if not isinstance(answer, CallFailed):
-            output.line(str(answer))
+            output.emit(as_json, {"message": answer}, functools.partial(output.line, str(answer)))
         elif refusal is None:
             refusal = type(answer)(f"line {place}: {answer}") if in_lines else answer
     if refusal is not None:
@@ -200,9 +207,9 @@ def list_(
     run(endpoint, work)
 
 
-@app.command(epilog="Example: moor queue info QUEUE --json")
+@app.command(epilog="Example: moor queue show QUEUE --json")
 @with_node
-def info(endpoint: Endpoint, queue: QueueName, as_json: AsJson = False) -> None:
+def show(endpoint: Endpoint, queue: QueueName, as_json: AsJson = False) -> None:
     """Show one queue: how many wait, who owns it, whether it takes messages."""
     queue_id = queue_id_of(queue)
 
@@ -220,55 +227,63 @@ def info(endpoint: Endpoint, queue: QueueName, as_json: AsJson = False) -> None:
     run(endpoint, work)
 
 
-@app.command(epilog="Example: moor queue delete QUEUE")
+@app.command(epilog="Example: moor queue delete QUEUE --yes")
 @with_node
-def delete(endpoint: Endpoint, queue: QueueName) -> None:
+def delete(endpoint: Endpoint, queue: QueueName, yes: Yes = False, as_json: AsJson = False) -> None:
     """Delete a queue and all messages in it, for good. The owner's or the operator's."""
     queue_id = queue_id_of(queue)
+    confirm(f"Delete {queue} and all messages in it?", yes=yes)
     run(endpoint, lambda moor: moor.queue(queue_id).delete())
+    _tell(queue, "deleted", as_json=as_json)
 
 
-@app.command(epilog="Example: moor queue off QUEUE")
+@app.command(epilog="Example: moor queue off QUEUE --yes")
 @with_node
-def off(endpoint: Endpoint, queue: QueueName) -> None:
-    """Take no more messages in a queue; those that are there can be read. The owner's."""
+def off(endpoint: Endpoint, queue: QueueName, yes: Yes = False, as_json: AsJson = False) -> None:
+    """Take no more messages in a queue, for good; those that are there can be read. The owner's."""
     queue_id = queue_id_of(queue)
+    confirm(f"Take no more messages in {queue}, for good?", yes=yes)
     run(endpoint, lambda moor: moor.queue(queue_id).off())
+    _tell(queue, "off", as_json=as_json)
 
 
 @app.command(epilog="Example: moor queue close QUEUE")
 @with_node
-def close(endpoint: Endpoint, queue: QueueName) -> None:
+def close(endpoint: Endpoint, queue: QueueName, as_json: AsJson = False) -> None:
     """Take messages only from the owner and from those who are granted w. The owner's or the operator's.
 
     Otherwise whoever knows the id of a queue may send to it. What is there can be read as before.
     """
     queue_id = queue_id_of(queue)
     run(endpoint, lambda moor: moor.queue(queue_id).close())
+    _tell(queue, "closed", as_json=as_json)
 
 
 @app.command("open", epilog="Example: moor queue open QUEUE")
 @with_node
-def open_(endpoint: Endpoint, queue: QueueName) -> None:
+def open_(endpoint: Endpoint, queue: QueueName, as_json: AsJson = False) -> None:
     """Take messages from whoever knows the id again. The owner's or the operator's."""
     queue_id = queue_id_of(queue)
     run(endpoint, lambda moor: moor.queue(queue_id).open())
+    _tell(queue, "open", as_json=as_json)
 
 
 @app.command(epilog="Example: moor queue block QUEUE")
 @with_node
-def block(endpoint: Endpoint, queue: QueueName) -> None:
+def block(endpoint: Endpoint, queue: QueueName, as_json: AsJson = False) -> None:
     """Let nothing pass in a queue, neither in nor out. The operator's."""
     queue_id = queue_id_of(queue)
     run(endpoint, lambda moor: moor.queue(queue_id).block())
+    _tell(queue, "blocked", as_json=as_json)
 
 
 @app.command(epilog="Example: moor queue unblock QUEUE")
 @with_node
-def unblock(endpoint: Endpoint, queue: QueueName) -> None:
+def unblock(endpoint: Endpoint, queue: QueueName, as_json: AsJson = False) -> None:
     """Let a blocked queue go on. The operator's."""
     queue_id = queue_id_of(queue)
     run(endpoint, lambda moor: moor.queue(queue_id).block(blocked=False))
+    _tell(queue, "unblocked", as_json=as_json)
 
 
 # --- what they share ------------------------------------------------------------------------------
@@ -310,6 +325,12 @@ def _show(message: Message, *, as_json: bool) -> None:
     elif text is None:
         text = f"({len(message.body)} bytes: --json shows them)"
     output.line(f"{message.id}  {time_of(message.time_ms * 1_000)}  {text}")
+
+
+def _tell(queue: str, state: str, *, as_json: bool) -> None:
+    """What became of it: for programs alone, since a person knows what it asked for."""
+    if as_json:
+        output.emit_json({"queue": queue, "state": state})
 
 
 def _worded(name: str) -> str:

@@ -14,6 +14,7 @@ import msgspec
 import typer
 
 from moorline.cli import output
+from moorline.cli.confirming import Yes, confirm
 from moorline.cli.flags import with_settings
 from moorline.cli.installed import need_server
 from moorline.cli.records_publish import facts_of, publications_of, publish
@@ -175,7 +176,7 @@ def add(
     output.emit(as_json, facts, lambda: output.line(f"{table} is registered as {added.name}"))
 
 
-@app.command(epilog="Example: moor records remove experiments")
+@app.command(epilog="Example: moor records remove experiments --yes")
 @with_settings
 def remove(
     settings: Loaded[Config],
@@ -184,10 +185,13 @@ def remove(
     database: Database = "",
     database_file: DatabaseFile = None,
     dry_run: DryRun = False,
+    yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
     """Take every trace of a registration away. The rows stay as they are."""
     need_server("moor records")
+    if not dry_run:
+        confirm(f"Take every trace of the registration {name} away, its log included?", yes=yes)
     from moorline.records.registration import remove as work
 
     statements = _on(

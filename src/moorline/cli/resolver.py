@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 from moorline.client.resolver import ListedPath, Resolver
 
 Row = dict[str, Any]
+COLUMNS = ("rights", "flags", "publisher", "address", "priority", "takes", "error", "code")
 
 
 def opened(endpoint: Endpoint) -> "Resolver":
@@ -57,7 +58,7 @@ def resolve(
 
     def show() -> None:
         output.table(
-            ("path", "rights", "flags", "publisher", "address", "priority", "takes", "error"),
+            ("path", *COLUMNS),
             [[str(cell) if cell else "-" for cell in row.values()] for row in rows],
         )
 
@@ -70,8 +71,7 @@ def resolve(
 def _rows(path: str, found: "Resolution | Exception") -> list[Row]:
     """One for each publisher of a path. No token is ever shown."""
     if isinstance(found, Exception):
-        code = getattr(found, "code", "")
-        return [_row(path, error=f"{type(found).__name__} ({code})")]
+        return [_row(path, error=type(found).__name__, code=getattr(found, "code", ""))]
     rights, flags = letters_of(found.permissions), _flags(found.flags)
     if not found.publishers:
         return [_row(path, rights, flags)]
@@ -90,10 +90,8 @@ def _rows(path: str, found: "Resolution | Exception") -> list[Row]:
 
 
 def _row(path: str, rights: str = "", flags: str = "", **cells: str) -> Row:
-    names = ("publisher", "address", "priority", "takes", "error")
-    return {"path": path, "rights": rights, "flags": flags} | {
-        name: cells.get(name, "") for name in names
-    }
+    given = {"path": path, "rights": rights, "flags": flags} | cells
+    return {name: given.get(name, "") for name in ("path", *COLUMNS)}
 
 
 def _flags(bits: int) -> str:

@@ -275,9 +275,9 @@ def list_(
     _run(endpoint, work)
 
 
-@app.command(epilog="Example: moor topic info orders/eu --json")
+@app.command(epilog="Example: moor topic show orders/eu --json")
 @with_node
-def info(
+def show(
     endpoint: Endpoint,
     topic: Annotated[
         str | None,

@@ -9,6 +9,7 @@ import typer
 
 from moorline.cli import output
 from moorline.cli.asking import AsJson, asked, plain
+from moorline.cli.confirming import Yes, confirm
 from moorline.cli.endpoint import Endpoint, with_node
 from moorline.config.shown import escaped
 from moorline.limits import PASSWORD_BYTES_MAX
@@ -87,8 +88,9 @@ def change(
 
 @app.command(epilog="Example: moor user remove alice")
 @with_node
-def remove(endpoint: Endpoint, name: Name, as_json: AsJson = False) -> None:
+def remove(endpoint: Endpoint, name: Name, yes: Yes = False, as_json: AsJson = False) -> None:
     """Remove a user with its tokens. Rows, memberships and quotas are its principal's, and stay."""
+    confirm(f"Remove the user {name} and its tokens?", yes=yes)
     left = plain(asked(endpoint, lambda access: access.remove_user(name)))
 
     def show() -> None:
@@ -148,8 +150,11 @@ def token(
 
 @app.command(epilog="Example: moor user revoke spark nightly")
 @with_node
-def revoke(endpoint: Endpoint, name: Name, label: Label, as_json: AsJson = False) -> None:
+def revoke(
+    endpoint: Endpoint, name: Name, label: Label, yes: Yes = False, as_json: AsJson = False
+) -> None:
     """Take a token back. Whoever is logged on with it is cut."""
+    confirm(f"Take the token {label} of {name} back, for good?", yes=yes)
     asked(endpoint, lambda access: access.revoke_token(name, label))
     output.emit(
         as_json, {"name": name, "label": label}, lambda: output.line(f"revoked: {name} {label}")

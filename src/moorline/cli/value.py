@@ -15,7 +15,7 @@ from moorline.cli.asking import AsJson
 from moorline.cli.endpoint import Endpoint, with_node
 from moorline.cli.named_errors import naming_errors
 from moorline.core.directory.path import check_path
-from moorline.errors import BadValue, CallFailed, ConfigError, Denied, MoorlineError, Unreachable
+from moorline.errors import BadValue, CallFailed, ConfigError, MoorlineError, Unreachable
 
 if TYPE_CHECKING:
     # Below they are imported where they are used: the help of `moor` needs none of them.
@@ -155,11 +155,10 @@ def _check_published(path: str, publisher: "Publisher") -> None:
     code = publisher.refused().get(path)
     if code is not None:
         raise CallFailed.of(code, f"{path}: no resolver takes it from us ({code})")
+    if (failure := publisher.failure()) is not None:
+        raise failure
     whys = "; ".join(f"{one.address}: {one.why or one.state}" for one in publisher.members)
-    text = f"{path}: no resolver has it: {whys}"
-    if all(one.code == Denied.code for one in publisher.members):
-        raise Denied(text)
-    raise Unreachable(text)
+    raise Unreachable(f"{path}: no resolver has it: {whys}")
 
 
 async def _publish_lines(publisher: "Publisher", value: "PublishedValue", *, text: bool) -> None:
@@ -336,7 +335,13 @@ def _show_values(
     if as_json:
         for path, one in zip(paths, found, strict=True):
             if isinstance(one, MoorlineError):
-                output.emit_json({"path": path, "error": one.code, "text": str(one)})
+                row = {
+                    "path": path,
+                    "error": type(one).__name__,
+                    "code": one.code,
+                    "text": str(one),
+                }
+                output.emit_json(row)
             else:
                 output.emit_json({"path": path, "value": one.value})
         return
@@ -348,7 +353,7 @@ def _show_values(
     output.table(
         ("path", "value", "error"),
         [
-            (path, None, one.code)
+            (path, None, type(one).__name__)
             if isinstance(one, MoorlineError)
             else (path, _text_of(one.value), None)
             for path, one in zip(paths, found, strict=True)

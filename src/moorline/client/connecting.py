@@ -22,8 +22,8 @@ from moorline.client.events import Told
 from moorline.client.moor import Moor
 from moorline.client.publishing import Publishing
 from moorline.client.queue_homes import QueueCallers
-from moorline.client.role_dial import RoleDial
-from moorline.client.staying import Dial, StayingLink
+from moorline.client.role_dial import Dial, RoleDial
+from moorline.client.staying import StayingLink
 from moorline.config.addresses import (
     DEFAULT_ADDRESS,
     Address,

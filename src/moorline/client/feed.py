@@ -25,7 +25,7 @@ from moorline.wire.topic import (
 )
 
 
-class Lost:
+class LostMessages:
     """Messages that were gone before they were acknowledged.
 
     None of them was acknowledged. With `is_exact` each of them was for this reader. Else that is a bound: the
@@ -48,7 +48,9 @@ class Lost:
 
     def __repr__(self) -> str:
         bound = "" if self.is_exact else "at most "
-        return f"<Lost {bound}{self.count} of {self.shard}, from {self.first}: {self.reason}>"
+        return (
+            f"<LostMessages {bound}{self.count} of {self.shard}, from {self.first}: {self.reason}>"
+        )
 
 
 class TopicMessage:

@@ -5,7 +5,7 @@ async with moorline.connect("tcp://127.0.0.1:7411") as moor:
 """
 
 import asyncio
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from moorline.client.publishing import Publishing, groups_of_batches
 from moorline.client.queue import Inboxes, Message, Queue
 from moorline.client.queue_homes import OpenHome, QueueCallers, about
 from moorline.client.record import check_filter_text, check_producer
+from moorline.client.role_dial import Dial
 from moorline.client.staying import StayingLink
 from moorline.client.subscriptions import Subscriptions
 from moorline.client.topic import (
@@ -94,8 +95,6 @@ if TYPE_CHECKING:
     from moorline.client.service import Service
 
 Reply = TypeVar("Reply", bound=Answer)
-Dial = Callable[[], Awaitable[tuple[Caller, Address]]]
-"""Opens one more connection like this one."""
 RECORDS = "records"
 """The role of nodes that serve tables."""
 

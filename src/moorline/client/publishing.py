@@ -10,7 +10,8 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
 
 from moorline.client.queue_homes import home_of
 from moorline.client.record import record_bytes
-from moorline.client.staying import Dial, StayingLink
+from moorline.client.role_dial import Dial
+from moorline.client.staying import StayingLink
 from moorline.config.addresses import Address
 from moorline.limits import (
     PUBLISH_BATCH_BYTES,

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from random import Random
 
 import msgspec
@@ -32,9 +32,12 @@ from moorline.core.effects import Event
 from moorline.errors import (
     CallFailed,
     ConnectionLost,
+    Expired,
     MoorlineError,
     NotReady,
+    Refused,
     RightsUnknown,
+    TlsError,
     Unreachable,
     Unsupported,
 )
@@ -57,6 +60,9 @@ OnPage = Callable[[], None]
 
 AskPart = Callable[[Caller, int, OnPage], Awaitable[bool]]
 """Asks for a part of a batch and keeps the answer; true if it is weak."""
+
+PASSING = frozenset({"BUSY", "HELLO_TIMEOUT", "STOPPING"})
+"""Reasons to be sent away that another member, or the same one later, does not have."""
 
 NOT_SERVING = (Unsupported, NotReady, RightsUnknown)
 """Refusals of one resolver that another one may not share."""
@@ -156,7 +162,9 @@ class _Run:
         self._ask_part = ask
         self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._current: Caller | None = None
+        self._member = 0
         self._refusals: dict[int, MoorlineError] = {}
+        """What each member said last. One that hangs says nothing."""
         machine = ReadBatch(
             "a batch of questions",
             len(cluster.addresses),
@@ -196,16 +204,18 @@ class _Run:
                 raise
             return Failed(effect.attempt, f"{self._cluster.addresses[effect.member]}: it hangs")
         self._refusals.pop(effect.member, None)
+        self._member = effect.member
         return Connected(effect.attempt)
 
     async def _ask(self, effect: Ask) -> Event:
         assert self._current is not None
+        caller, member = self._current, self._member
         try:
             is_weak = await self._ask_part(
-                self._current, effect.part, lambda: self._driver.post(Heard(effect.attempt))
+                caller, effect.part, lambda: self._driver.post(Heard(effect.attempt))
             )
         except NOT_SERVING as error:
-            self._refuse(error)
+            self._refusals[member] = error
             return Failed(effect.attempt, str(error))
         except CallFailed as error:
             # The same everywhere: nobody else has to be asked.
@@ -213,12 +223,9 @@ class _Run:
                 self._done.set_exception(error)
             return Answered(effect.attempt, effect.part)
         except MoorlineError as error:
-            self._refuse(error)
+            self._refusals[member] = error
             return Failed(effect.attempt, str(error))
         return Answered(effect.attempt, effect.part, is_weak)
-
-    def _refuse(self, error: MoorlineError) -> None:
-        self._refusals[len(self._refusals) + len(self._cluster.addresses)] = error
 
     def _leave(self, effect: Leave) -> None:
         self._cluster.leave(effect.member)
@@ -232,15 +239,45 @@ class _Run:
             self._done.set_exception(self._failure(effect.whys))
 
     def _failure(self, whys: tuple[str, ...]) -> MoorlineError:
-        """What all of them say; if they say the same, that."""
-        kinds = {type(error) for error in self._refusals.values()}
-        if len(kinds) == 1:
-            (kind,) = kinds
-            if not issubclass(kind, ConnectionLost) and self._refusals:
-                return next(iter(self._refusals.values()))
+        """What is wrong with us, whoever says it; else what all of them say, if they say the same."""
+        telling = most_telling(self._refusals)
+        if telling is not None:
+            member, error = telling
+            return with_address(error, self._cluster.addresses[member])
         listed = ", ".join(map(str, self._cluster.addresses))
         return Unreachable(f"no resolver of {listed} answers: {'; '.join(dict.fromkeys(whys))}")
 
     def _mistaken(self, error: Exception) -> None:
         if not self._done.done():
             self._done.set_exception(error)
+
+
+def most_telling(refusals: Mapping[int, MoorlineError]) -> tuple[int, MoorlineError] | None:
+    """Of those who do not serve a batch, who says most, and what; none where they are only not there.
+
+    A proof that is not taken is told, however many others are dead: nobody who hears "unreachable" looks at
+    his certificate. Behind it come those that ask for patience, and what is the same at all of them.
+    """
+    for is_telling in (_is_of_proof, lambda error: isinstance(error, NotReady | RightsUnknown)):
+        for member, error in refusals.items():
+            if is_telling(error):
+                return member, error
+    kinds = {type(error) for error in refusals.values()}
+    first = next(iter(refusals.items()), None)
+    if first is None or len(kinds) > 1 or isinstance(first[1], ConnectionLost):
+        return None
+    return first
+
+
+def _is_of_proof(error: MoorlineError) -> bool:
+    """Whether it is about who we are, or who they are: to ask again changes nothing."""
+    if isinstance(error, Refused):
+        return error.reason not in PASSING
+    return isinstance(error, TlsError | Expired)
+
+
+def with_address(error: MoorlineError, address: Address) -> MoorlineError:
+    """Whoever is refused hears where."""
+    if isinstance(error, Refused) and str(address) not in error.text:
+        return Refused.of_reason(error.reason, f"{address}: {error.text}")
+    return error

@@ -11,28 +11,29 @@ from moorline.config.addresses import Address
 from moorline.errors import MoorlineError, Unsupported
 from moorline.net.caller import Caller
 
-Place = Callable[[], Awaitable[tuple[Caller, Address]]]
+Dial = Callable[[], Awaitable[tuple[Caller, Address]]]
+"""Opens a connection like those that a client has."""
 
 
 class RoleDial:
     """Called for each connection; they are the caller's to close."""
 
-    def __init__(self, places: Sequence[Place], role: str) -> None:
-        self._places = list(places)
+    def __init__(self, dials: Sequence[Dial], role: str) -> None:
+        self._dials = list(dials)
         self._role = role
 
     async def __call__(self) -> tuple[Caller, Address]:
         lacking: Unsupported | None = None
         failed: MoorlineError | None = None
-        for place in list(self._places):
+        for dial in list(self._dials):
             try:
-                caller, address = await place()
+                caller, address = await dial()
             except MoorlineError as error:
                 failed = error
                 continue
             node = caller.node
             if node is None or not node.roles or self._role in node.roles:
-                random.shuffle(self._places)
+                random.shuffle(self._dials)
                 return caller, address
             caller.close("DONE", "a node with another role was meant")
             lacking = Unsupported(f"the node {node.node!r} does not run the role `{self._role}`")

@@ -19,9 +19,10 @@ from typing import NamedTuple, TypeVar
 from moorline.client.call_kinds import kind_of
 from moorline.client.deadline import deadline_of
 from moorline.client.events import ClientEvent, EventKind, Told
+from moorline.client.role_dial import Dial
 from moorline.config.addresses import Address
 from moorline.core import staying as machine
-from moorline.core.effects import CancelTimer, Effect, Event, SetTimer, TimerFired
+from moorline.core.effects import Effect, Event
 from moorline.core.staying import Staying, StayState
 from moorline.errors import (
     CertificateRefused,
@@ -36,6 +37,7 @@ from moorline.errors import (
 )
 from moorline.net.caller import Caller, Heard, Make, answers_before
 from moorline.net.clock import monotonic_ms
+from moorline.net.interpreter import Interpreter, Performer, nothing_awaited
 from moorline.net.tasks import Tasks
 from moorline.wire.link import Welcome
 from moorline.wire.message import Answer, Failed, Message
@@ -43,7 +45,6 @@ from moorline.wire.message import Answer, Failed, Message
 log = logging.getLogger("moorline.client")
 
 Reply = TypeVar("Reply", bound=Answer)
-Dial = Callable[[], Awaitable[tuple[Caller, Address]]]
 
 AUTH = "AUTH"
 
@@ -96,7 +97,7 @@ class StayingLink:
         self._asks: dict[int, _Ask] = {}
         self._caller: Caller | None = None
         self._reached: dict[int, Caller] = {}
-        self._timer: asyncio.TimerHandle | None = None
+        self._interpreter = Interpreter(self._performers(), self._post, nothing_awaited)
         self._settled = asyncio.Event()
         self._why: Exception | None = None
         """What the last dial that led to nobody met."""
@@ -288,60 +289,56 @@ class StayingLink:
     # --- the machine ------------------------------------------------------------------------------
 
     def _post(self, event: Event) -> None:
-        for effect in self._machine.handle(event, monotonic_ms()):
-            self._perform(effect)
+        self._interpreter.perform(self._machine.handle(event, monotonic_ms()))
 
-    def _perform(self, effect: Effect) -> None:
-        match effect:
-            case machine.Put(number):
-                self._verdict(number, Verdict(self._caller))
-            case machine.Doubt(number, why):
-                self._verdict(number, Verdict(None, True, why))
-            case machine.Refuse(number, why):
-                self._verdict(number, Verdict(None, False, why))
-            case machine.Dial(attempt, place):
-                self._tasks.spawn(self._dial(attempt, self._dials[place]))
-            case machine.Resume(attempt, is_first):
-                self._tasks.spawn(self._resume(attempt, is_first))
-            case machine.Hang(attempt):
-                self._hang(attempt)
-            case SetTimer(name, after_ms):
-                self._timer = self._loop.call_later(
-                    after_ms / 1_000, lambda: self._post(TimerFired(name))
-                )
-            case CancelTimer():
-                if self._timer is not None:
-                    self._timer.cancel()
-            case _:
-                self._tell(effect)
+    def _performers(self) -> dict[type[Effect], Performer]:
+        return {
+            machine.Put: self._put,
+            machine.Doubt: lambda of: self._verdict(of.number, Verdict(None, True, of.why)),
+            machine.Refuse: lambda of: self._verdict(of.number, Verdict(None, False, of.why)),
+            machine.Dial: self._begin_dial,
+            machine.Resume: self._begin_resume,
+            machine.Hang: self._hang,
+            machine.TellUp: self._tell_up,
+            machine.TellLost: self._tell_lost,
+            machine.TellNobody: self._tell_nobody,
+            machine.TellOver: self._over,
+        }
+
+    def _put(self, effect: machine.Put) -> None:
+        self._verdict(effect.number, Verdict(self._caller))
 
     def _verdict(self, number: int, verdict: Verdict) -> None:
         ask = self._asks.get(number)
         if ask is not None:
             ask.put(verdict)
 
-    def _tell(self, effect: Effect) -> None:
-        where = str(self.address) if self.address is not None else ""
-        match effect:
-            case machine.TellUp(home, is_first, is_elsewhere):
-                self._settled.set()
-                kind = EventKind.CONNECTED if is_first else EventKind.RESUMED
-                self._say(ClientEvent(kind, "", home, where, is_elsewhere))
-            case machine.TellLost(why):
-                self._settled.clear()
-                self._say(ClientEvent(EventKind.LOST, why, "", where))
-            case machine.TellNobody(why, pause_ms):
-                self._say(ClientEvent(EventKind.NOBODY, why, pause_ms=pause_ms))
-            case machine.TellOver(why):
-                self._over(why)
-            case _:
-                raise AssertionError(f"nobody performs {effect}")
+    def _tell_up(self, effect: machine.TellUp) -> None:
+        self._settled.set()
+        kind = EventKind.CONNECTED if effect.is_first else EventKind.RESUMED
+        self._say(ClientEvent(kind, "", effect.home, self._last_address(), effect.is_elsewhere))
+
+    def _tell_lost(self, effect: machine.TellLost) -> None:
+        self._settled.clear()
+        self._say(ClientEvent(EventKind.LOST, effect.why, "", self._last_address()))
+
+    def _tell_nobody(self, effect: machine.TellNobody) -> None:
+        self._say(ClientEvent(EventKind.NOBODY, effect.why, pause_ms=effect.pause_ms))
+
+    def _last_address(self) -> str:
+        return str(self.address) if self.address is not None else ""
 
     def _say(self, event: ClientEvent) -> None:
         if self._told is not None:
             self._told.tell(event)
 
     # --- links ------------------------------------------------------------------------------------
+
+    def _begin_dial(self, effect: machine.Dial) -> None:
+        self._tasks.spawn(self._dial(effect.attempt, self._dials[effect.place]))
+
+    def _begin_resume(self, effect: machine.Resume) -> None:
+        self._tasks.spawn(self._resume(effect.attempt, effect.is_first))
 
     async def _dial(self, attempt: int, dial: Dial) -> None:
         try:
@@ -393,8 +390,8 @@ class StayingLink:
             return
         self._post(machine.Resumed(attempt))
 
-    def _hang(self, attempt: int) -> None:
-        caller = self._reached.pop(attempt, None)
+    def _hang(self, effect: machine.Hang) -> None:
+        caller = self._reached.pop(effect.attempt, None)
         if caller is None or self.borrowed(caller):
             return
         # Those who read by it hear of its end by `cut`, and nothing else of it.
@@ -403,7 +400,8 @@ class StayingLink:
         if not self.gone.done() and self.is_over:
             caller.gone.add_done_callback(lambda _: self._leave())
 
-    def _over(self, why: str) -> None:
+    def _over(self, effect: machine.TellOver) -> None:
+        why = effect.why
         error: ConnectionLost | Refused = Over(f"the client is closed ({why})")
         if isinstance(self._why, ConnectionLost | Refused) and why == str(self._why):
             error = self._why

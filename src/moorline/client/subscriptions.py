@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final
 
 from moorline.client.events import ClientEvent, EventKind, Told
-from moorline.client.feed import Batch, Feed, Lost, TopicMessage
+from moorline.client.feed import Batch, Feed, LostMessages, TopicMessage
 from moorline.client.record import check_session, check_subscription
 from moorline.client.topic import OpenedSession, Subscription
 from moorline.core.backoff import pause_ms
@@ -207,7 +207,7 @@ class Subscriptions:
         return Batch(feed, batch.frames, upto, is_new=is_new)
 
     def _lost_messages(self, message: MessagesLost) -> None:
-        owner, lost = self._of(message.subscription, ""), Lost(message)
+        owner, lost = self._of(message.subscription, ""), LostMessages(message)
         owner.lost.append(lost)
         if owner.cursors is not None:
             shard = Shard(message.node, message.shard)

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Generator
 from typing import Protocol
 
-from moorline.client.feed import Batch, Feed, Lost, TopicMessage
+from moorline.client.feed import Batch, Feed, LostMessages, TopicMessage
 from moorline.client.record import Headers, record, start_text
 from moorline.client.shard_cursor import ShardCursors
 from moorline.errors import ConnectionLost, NotFound, Refused, Stale, SubscriptionEnded
@@ -26,7 +26,7 @@ __all__ = [
     "Batch",
     "Feed",
     "Headers",
-    "Lost",
+    "LostMessages",
     "Subscribing",
     "Subscription",
     "TopicMessage",
@@ -76,7 +76,7 @@ class Subscription:
         """Whether it goes on from an earlier connection."""
         self.cursors: ShardCursors | None = ShardCursors() if owner.stays else None
         """Where it is, if nobody but the client knows."""
-        self.lost: list[Lost] = []
+        self.lost: list[LostMessages] = []
         """What was gone before it was acknowledged, as it became known; a loss of a group is told to one
         member, who would have got the messages."""
         self._owner = owner

@@ -60,6 +60,8 @@ EXISTING_ROLES = ("resolver", "broker", "records", "console")
 
 OTHER_VARIABLES = {
     "MOOR_ADDRESS": "the node that a command calls, where --address does not name it",
+    "MOOR_CONTEXT": "the context (`moor context`) that a command reaches, where --context does not name it",
+    "MOOR_CONTEXTS": "the file with the contexts, in place of ~/.config/moorline/contexts.toml",
     "MOOR_USER": "the user whom a command is at the node, where --user does not name it",
     "MOOR_PASSWORD_FILE": "the file with its password, in place of --password-file",
     "MOOR_TOKEN_FILE": "the file with a token, in place of --token-file",

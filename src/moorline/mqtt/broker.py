@@ -20,7 +20,7 @@ from moorline.config.settings import Config
 from moorline.core.access.principal import Proof
 from moorline.core.access.right import PUBLISH
 from moorline.core.mqtt.connection import ConnectionTerms
-from moorline.core.mqtt.effects import EndConnection, OpenSession, Place
+from moorline.core.mqtt.effects import EndConnection, MessagePosition, OpenSession
 from moorline.core.mqtt.packets import MQTT_5, Connect
 from moorline.core.mqtt.reason import ReasonCode, Violation
 from moorline.errors import ConnectionLost, Denied, MoorlineError, OverQuota, RightsUnknown
@@ -220,7 +220,7 @@ class MqttBroker:
 
     async def _opened(
         self, client: Client, session: ClientSession, connect: Connect, expiry_s: int
-    ) -> tuple[list[Any], int, list[Place]] | None:
+    ) -> tuple[list[Any], int, list[MessagePosition]] | None:
         """Filters, the reader, and places of retained messages that are out, of a session that goes on."""
         name = session.name
         if expiry_s:
@@ -251,9 +251,9 @@ class MqttBroker:
         kept = decode_exchanges(exchanges)
         session.restore(kept)
         reader = next((one.reader or 0 for one in row.subscriptions if one.filter == "#"), 0)
-        retained = [sent for sent in kept.unfinished() if sent.place.source.startswith(SOURCE)]
-        session.sendings = max([sent.place.shard.number for sent in retained], default=0)
-        again = [sent.place for sent in retained if not sent.is_released]
+        retained = [sent for sent in kept.unfinished() if sent.position.source.startswith(SOURCE)]
+        session.sendings = max([sent.position.shard.number for sent in retained], default=0)
+        again = [sent.position for sent in retained if not sent.is_released]
         return decode_filters(filters), reader, again
 
     async def _send_where_it_is_known(self, client: Client, name: str) -> None:

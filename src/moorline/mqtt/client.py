@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 from moorline.core.access.principal import Proof
-from moorline.core.effects import CancelTimer, Effect, SetTimer
+from moorline.core.effects import Effect, Event, TimerFired
 from moorline.core.mqtt.connection import Connection, ConnectionState, ConnectionTerms
 from moorline.core.mqtt.effects import (
     Authenticate,
@@ -34,6 +34,7 @@ from moorline.mqtt.logins import Gssapi, Logins, MqttAdmission, Refused, become
 from moorline.mqtt.redirects import Redirects
 from moorline.net.clock import monotonic_ms
 from moorline.net.http.peer import Peer
+from moorline.net.interpreter import TableInterpreter
 from moorline.wire.mqtt.decoder import Decoder
 from moorline.wire.mqtt.encoder import encode, encode_acks
 from moorline.wire.mqtt.publish_writer import PublishWriter
@@ -92,13 +93,13 @@ class Client(Peer):
         "_gssapi",
         "_holds",
         "_host",
+        "_interpreter",
         "_is_over",
         "_loop",
         "_machine",
         "_out",
         "_room",
         "_shown",
-        "_timers",
         "_transport",
         "_writer",
         "client_id",
@@ -145,7 +146,7 @@ class Client(Peer):
         self._is_over = False
         self._holds: dict[str, None] = {}
         self._room: list[asyncio.Future[None]] = []
-        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._interpreter = TableInterpreter(self, self._PERFORMERS, self._timer_fired)
         self._loop = asyncio.get_running_loop()
         self.cut = self._cut
 
@@ -283,17 +284,13 @@ class Client(Peer):
     # --- the machine ------------------------------------------------------------------------------
 
     def perform(self, effects: Iterable[Effect]) -> None:
-        for effect in effects:
-            if self._is_over:
-                return
-            try:
-                self._PERFORMERS[type(effect)](self, effect)
-            except Violation as violation:
-                # A machine of the session raised it: of what came before there are effects.
-                if self.session is not None:
-                    self.session.perform(violation.before)
-                self._broke(violation)
-                return
+        try:
+            self._interpreter.perform(effects)
+        except Violation as violation:
+            # A machine of the session raised it: of what came before there are effects.
+            if self.session is not None:
+                self.session.perform(violation.before)
+            self._broke(violation)
 
     def broke(self, violation: Violation) -> None:
         self._broke(violation)
@@ -392,20 +389,9 @@ class Client(Peer):
 
     # --- timers, and the end ----------------------------------------------------------------------
 
-    def _set_timer(self, effect: SetTimer) -> None:
-        self._cancel_timer(CancelTimer(effect.name))
-        self._timers[effect.name] = self._loop.call_later(
-            effect.after_ms / 1_000, self._fire, effect.name
-        )
-
-    def _cancel_timer(self, effect: CancelTimer) -> None:
-        timer = self._timers.pop(effect.name, None)
-        if timer is not None:
-            timer.cancel()
-
-    def _fire(self, name: str) -> None:
-        self._timers.pop(name, None)
-        self.perform(self._machine.timer(name, monotonic_ms()))
+    def _timer_fired(self, event: Event) -> None:
+        assert isinstance(event, TimerFired), f"nothing else is answered: {event}"
+        self.perform(self._machine.timer(event.name, monotonic_ms()))
         self.flush()
 
     def _cut(self, code: str, text: str) -> None:
@@ -424,9 +410,7 @@ class Client(Peer):
         if self._is_over:
             return
         self._is_over = True
-        for timer in self._timers.values():
-            timer.cancel()
-        self._timers.clear()
+        self._interpreter.close()
         if effect is None:
             effect = EndConnection(ReasonCode.UNSPECIFIED_ERROR, "", False, 0)
         self._end_transport()
@@ -454,8 +438,6 @@ class Client(Peer):
         OpenSession: _open_session,
         Authenticate: _authenticate,
         EndConnection: _end_connection,
-        SetTimer: _set_timer,
-        CancelTimer: _cancel_timer,
     }
     """One table for all: one for each would be a kilobyte of bound methods."""
 

@@ -16,7 +16,7 @@ from moorline.core.delivery.effects import Deliver, TellLost
 from moorline.core.delivery.feed import Feed
 from moorline.core.effects import Effect
 from moorline.core.frames.frame import PRODUCER, QOS0, RETAIN, Stored, all_stored
-from moorline.core.mqtt.effects import Place
+from moorline.core.mqtt.effects import MessagePosition
 from moorline.core.mqtt.outbound import Outbound, Outgoing
 from moorline.core.mqtt.packets import NONE, Properties
 from moorline.core.ranges import Range, Ranges
@@ -27,7 +27,7 @@ from moorline.mqtt.headers import properties_of
 from moorline.net.clock import wall_ms
 
 
-class Line(Protocol):
+class WriteSide(Protocol):
     """The connection, as far as it is written to."""
 
     @property
@@ -64,7 +64,6 @@ class MqttOutlet:
         "_feeds",
         "_filters",
         "_flush_due",
-        "_line",
         "_loop",
         "_node_counts",
         "_outbound",
@@ -73,6 +72,7 @@ class MqttOutlet:
         "_perform",
         "_room",
         "_waiting",
+        "_write_side",
         "ack",
         "confirm_lost",
         "members",
@@ -81,7 +81,7 @@ class MqttOutlet:
 
     def __init__(
         self,
-        line: Line,
+        write_side: WriteSide,
         filters: Filters,
         outbound: Outbound,
         own_producers: tuple[int, int],
@@ -90,7 +90,7 @@ class MqttOutlet:
         perform: Callable[[Iterable[Effect]], None],
         over: Callable[[int, str], None],
     ) -> None:
-        self._line = line
+        self._write_side = write_side
         self._filters = filters
         self._outbound = outbound
         self._own = own_producers
@@ -117,11 +117,11 @@ class MqttOutlet:
 
     @property
     def is_open(self) -> bool:
-        return self._line.is_open
+        return self._write_side.is_open
 
     @property
     def has_room(self) -> bool:
-        return self._line.is_writable and not self._waiting
+        return self._write_side.is_writable and not self._waiting
 
     @property
     def waiting(self) -> int:
@@ -130,8 +130,8 @@ class MqttOutlet:
 
     async def room(self) -> None:
         while self.is_open and not self.has_room:
-            if not self._line.is_writable:
-                await self._line.room_to_write()
+            if not self._write_side.is_writable:
+                await self._write_side.room_to_write()
                 continue
             waiter: asyncio.Future[None] = self._loop.create_future()
             self._room.append(waiter)
@@ -189,7 +189,7 @@ class MqttOutlet:
             return None
         return outgoing(
             stored,
-            Place("", shard, stored.offset),
+            MessagePosition("", shard, stored.offset),
             feed,
             granted.qos,
             granted.identifiers,
@@ -270,7 +270,7 @@ def _nothing(_feed: int, _of_it: object) -> None:
 
 def outgoing(
     stored: Stored,
-    place: Place,
+    position: MessagePosition,
     feed: int,
     qos: int,
     identifiers: tuple[int, ...],
@@ -284,7 +284,7 @@ def outgoing(
         properties = with_identifiers(properties, identifiers)
     expires_at_ms = (stored.time_us // 1_000 + stored.ttl_s * 1_000) if stored.ttl_s else 0
     return Outgoing(
-        place,
+        position,
         feed,
         stored.topic,
         stored.body,
@@ -304,7 +304,7 @@ def with_identifiers(properties: Properties, identifiers: tuple[int, ...]) -> Pr
 def _shared_message(member: Member, source: _Source, feed: int, stored: Stored) -> Outgoing:
     return outgoing(
         stored,
-        Place(member.source, source.stream.shard, stored.offset),
+        MessagePosition(member.source, source.stream.shard, stored.offset),
         feed,
         member.qos,
         member.identifiers,

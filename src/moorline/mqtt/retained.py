@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from moorline.core.delivery.delivery import FAR
 from moorline.core.frames.frame import stored_at
-from moorline.core.mqtt.effects import Place
+from moorline.core.mqtt.effects import MessagePosition
 from moorline.core.mqtt.outbound import NO_FEED, Outgoing
 from moorline.core.mqtt.packets import Subscription
 from moorline.core.stream import Shard
@@ -62,23 +62,23 @@ class RetainedMessages:
             client.flush()
             await session.outlet.room()
 
-    async def send_again(self, session: "ClientSession", places: list[Place]) -> None:
+    async def send_again(self, session: "ClientSession", positions: list[MessagePosition]) -> None:
         """Those that were out when the last connection ended, under the ids that they have."""
-        for known in places:
+        for known in positions:
             topic = known.source.removeprefix(SOURCE)
             ours = await self._broker.topics.retained(topic, session.client.rights.principal)
             for entry in ours:
                 stored = stored_at(entry.frame, 0)
                 is_granted = session.filters.granted(stored.topic) is not None
                 if is_granted and not is_tombstone(entry.frame):
-                    place = place_of(stored.topic, known.shard, stored.offset)
-                    session.outlet.send([outgoing(stored, place, NO_FEED, 2, (), retain=True)])
+                    position = position_of(stored.topic, known.shard, stored.offset)
+                    session.outlet.send([outgoing(stored, position, NO_FEED, 2, (), retain=True)])
             # What is not there any more, or not granted, comes no more.
             session.gone(known.source, known.shard, FAR)
 
 
-def place_of(topic: str, sending: Shard, offset: int) -> Place:
-    return Place(SOURCE + topic, sending, offset)
+def position_of(topic: str, sending: Shard, offset: int) -> MessagePosition:
+    return MessagePosition(SOURCE + topic, sending, offset)
 
 
 def _some(
@@ -96,7 +96,7 @@ def _some(
             found.append(
                 outgoing(
                     stored,
-                    place_of(stored.topic, sending, stored.offset),
+                    position_of(stored.topic, sending, stored.offset),
                     NO_FEED,
                     subscription.qos,
                     identifiers,

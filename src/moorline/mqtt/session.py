@@ -162,7 +162,7 @@ class ClientSession:
         """Behind CONNACK."""
         self.perform(self.outbound.connected(self.client.receive_max))
         # A group does not wait: what was out of it is another member's.
-        for source, shard in {(one.place.source, one.place.shard) for one in self._restored}:
+        for source, shard in {(one.position.source, one.position.shard) for one in self._restored}:
             if source.startswith("$"):
                 self.gone(source, shard, FAR)
 
@@ -314,7 +314,7 @@ class ClientSession:
         for packet_id in packet_ids:
             known = self._sent.get(packet_id)
             if known is not None:
-                self._sent[packet_id] = Sent(packet_id, known.place, known.qos, True)
+                self._sent[packet_id] = Sent(packet_id, known.position, known.qos, True)
         self._keep(lambda: self._said(lambda: self.outbound.kept(packet_ids)))
 
     def _said(self, effects: Callable[[], list[Effect]]) -> None:

@@ -12,7 +12,7 @@ from typing import Protocol
 import msgspec
 
 from moorline.catalog.mqtt_sessions import MqttSessions
-from moorline.core.mqtt.effects import Place, Sent
+from moorline.core.mqtt.effects import MessagePosition, Sent
 from moorline.core.mqtt.packets import Subscription
 from moorline.core.stream import Shard
 from moorline.errors import MoorlineError
@@ -75,10 +75,10 @@ class Exchanges(msgspec.Struct, frozen=True, array_like=True):
             tuple(
                 _KeptSent(
                     one.packet_id,
-                    one.place.source,
-                    one.place.shard.home,
-                    one.place.shard.number,
-                    one.place.offset,
+                    one.position.source,
+                    one.position.shard.home,
+                    one.position.shard.number,
+                    one.position.offset,
                     one.qos,
                     one.is_released,
                 )
@@ -90,7 +90,7 @@ class Exchanges(msgspec.Struct, frozen=True, array_like=True):
         return [
             Sent(
                 one.packet_id,
-                Place(one.source, Shard(one.home, one.shard), one.offset),
+                MessagePosition(one.source, Shard(one.home, one.shard), one.offset),
                 one.qos,
                 one.is_released,
             )

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from moorline.core.mqtt.effects import Place
+from moorline.core.mqtt.effects import MessagePosition
 from moorline.core.mqtt.outbound import NO_FEED, Outgoing
 from moorline.core.stream import Shard
 from moorline.core.topic import matches
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from moorline.mqtt.broker import MqttBroker
 
 PREFIX = "$SYS/broker/"
-_NOWHERE = Place("$SYS", Shard("", 0), 0)
+_NOWHERE = MessagePosition("$SYS", Shard("", 0), 0)
 
 
 class SystemTopics:

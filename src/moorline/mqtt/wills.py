@@ -13,7 +13,7 @@ import msgspec
 
 from moorline.catalog.mqtt_sessions import KeptWill
 from moorline.core.access.principal import Proof
-from moorline.core.effects import CancelTimer, Effect, SetTimer
+from moorline.core.effects import Effect, Event, TimerFired
 from moorline.core.mqtt.effects import EndSession, ForgetWill, KeepWill, PublishWill
 from moorline.core.mqtt.packets import MQTT_5, Publish, Will
 from moorline.core.mqtt.session_life import SessionLife
@@ -21,6 +21,7 @@ from moorline.errors import MoorlineError
 from moorline.limits import MQTT_WILL_LOOK_MS, SESSION_EXPIRY_S_MIN
 from moorline.mqtt.counts import Counts
 from moorline.net.clock import wall_ms
+from moorline.net.interpreter import Interpreter, nothing_awaited
 from moorline.net.session_rights import SessionAllowance, SessionRights
 from moorline.topics.producer import producer_number
 
@@ -60,51 +61,48 @@ class Life:
         self.testator: Testator | None = None
         self._wills = wills
         self._name = name
-        self._timers: dict[str, asyncio.TimerHandle] = {}
         self._turn = asyncio.Lock()
+        self._interpreter = Interpreter(
+            {
+                PublishWill: self._publish,
+                KeepWill: self._keep,
+                ForgetWill: self._forget,
+                EndSession: _expires,
+            },
+            self._timer_fired,
+            nothing_awaited,
+        )
 
     async def perform(self, effects: Iterable[Effect]) -> None:
         """One list after the other: what a connection leaves is done before what the next one brings."""
         try:
             async with self._turn:
-                await self._perform(effects)
+                await self._interpreter.perform_in_turn(effects)
         finally:
             self._wills.look_at(self._name, self)
 
-    async def _perform(self, effects: Iterable[Effect]) -> None:
-        for effect in effects:
-            match effect:
-                case SetTimer(timer, after_ms):
-                    self._cancel(timer)
-                    self._timers[timer] = asyncio.get_running_loop().call_later(
-                        after_ms / 1_000, self._fire, timer
-                    )
-                case CancelTimer(timer):
-                    self._cancel(timer)
-                case PublishWill(will):
-                    self.waits = False
-                    await self._wills.publish(self, self._name, will)
-                case KeepWill(will, due_ms):
-                    self.waits = due_ms is not None
-                    await self._wills.keep(self, self._name, will, due_ms)
-                case ForgetWill():
-                    self.waits = False
-                    await self._wills.forget(self, self._name)
-                case EndSession():
-                    pass  # the catalog knows when it expires
-
     def close(self) -> None:
-        for timer in list(self._timers):
-            self._cancel(timer)
+        self._interpreter.close()
 
-    def _fire(self, timer: str) -> None:
-        self._timers.pop(timer, None)
-        self._wills.spawn(self.perform(self.machine.timer(timer, wall_ms())))
+    async def _publish(self, effect: PublishWill) -> None:
+        self.waits = False
+        await self._wills.publish(self, self._name, effect.will)
 
-    def _cancel(self, timer: str) -> None:
-        known = self._timers.pop(timer, None)
-        if known is not None:
-            known.cancel()
+    async def _keep(self, effect: KeepWill) -> None:
+        self.waits = effect.due_ms is not None
+        await self._wills.keep(self, self._name, effect.will, effect.due_ms)
+
+    async def _forget(self, effect: ForgetWill) -> None:  # noqa: ARG002
+        self.waits = False
+        await self._wills.forget(self, self._name)
+
+    def _timer_fired(self, event: Event) -> None:
+        assert isinstance(event, TimerFired), f"nothing else is answered: {event}"
+        self._wills.spawn(self.perform(self.machine.timer(event.name, wall_ms())))
+
+
+def _expires(effect: EndSession) -> None:
+    """The catalog knows when."""
 
 
 class Wills:

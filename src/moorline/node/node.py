@@ -16,8 +16,8 @@ from moorline.access.demands import Demands
 from moorline.access.guard import Declared, anybody
 from moorline.catalog import Catalog, EmbeddedPostgres
 from moorline.catalog.address import shown
+from moorline.catalog.location import catalog_address
 from moorline.catalog.mqtt_sessions import MqttSessions
-from moorline.catalog.place import catalog_address
 from moorline.catalog.service_audit import recompute_all
 from moorline.cluster.links import Links
 from moorline.config.addresses import Address

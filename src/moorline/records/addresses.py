@@ -3,7 +3,7 @@ never in the catalog, in settings or in an argument."""
 
 from pathlib import Path
 
-from moorline.catalog.place import catalog_address
+from moorline.catalog.location import catalog_address
 from moorline.catalog.socket_folder import PORT, SOCKET
 from moorline.config.database_address import read_address
 from moorline.config.records import OWN_DATABASE

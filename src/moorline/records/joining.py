@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from moorline.access.trail import Acting
-from moorline.core.records.cursor import FACTS_BYTES, HEAD_BYTES, Asked, Cursor, misfit
+from moorline.core.records.cursor import FACTS_BYTES, HEAD_BYTES, Asked, TableCursor, misfit
 from moorline.core.records.feed_events import How, Wanted
 from moorline.core.records.filter import Filter
 from moorline.core.records.known_ids import KnownIds
@@ -46,7 +46,7 @@ class Joining:
         permits: Permits,
         sync: int,
         wanted: TableSubscription,
-        cursor: Cursor | None,
+        cursor: TableCursor | None,
         place: bytes,
         signing: Signing,
         known: KnownIds | BadFilter | None,
@@ -118,7 +118,7 @@ class Joining:
         host.subscribe(receiver, Wanted(filter_, permit, version, cursor, otherwise))
         return None
 
-    def _resumed(self, receiver: Receiver, permit: Permit) -> tuple[Cursor | None, bool]:
+    def _resumed(self, receiver: Receiver, permit: Permit) -> tuple[TableCursor | None, bool]:
         """The cursor that it means, if it is that; and whether the table is what it was told.
 
         Where epoch or columns are others, nothing that it holds is of use.
@@ -135,12 +135,12 @@ class Joining:
         is_as_told = self._place[HEAD_BYTES : HEAD_BYTES + FACTS_BYTES] == facts_of(
             table, filter_, table.epoch
         )
-        if not isinstance(found, Cursor):
+        if not isinstance(found, TableCursor):
             return None, is_as_told
         receiver.resumes = Resumes.WITH_CURSOR if is_as_told else Resumes.NOT
         return found if is_as_told else None, is_as_told
 
-    def _known_at(self, cursor: Cursor, filter_: Filter) -> Snapshot | None:
+    def _known_at(self, cursor: TableCursor, filter_: Filter) -> Snapshot | None:
         """Where its ids were told of, if they were told as they would be now. Its permit may be another."""
         table = self._host.table
         facts = facts_of(table, filter_, table.epoch)

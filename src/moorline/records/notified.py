@@ -15,7 +15,7 @@ from moorline.core.records.table import Key
 from moorline.limits import RECORDS_NOTIFIED_BYTES_MAX, RECORDS_NOTIFIED_LINES_MAX
 
 
-class Line(msgspec.Struct, frozen=True, array_like=True):
+class NotifiedLine(msgspec.Struct, frozen=True, array_like=True):
     """As the trigger writes it: `I` has a key, `U` and `D` what was before too; `T` and `R` ("resync")
     nothing."""
 
@@ -36,12 +36,12 @@ class First(msgspec.Struct, frozen=True):
     scopes: tuple[str | None, ...]
 
 
-_decode = msgspec.json.Decoder(Line).decode
+_decode = msgspec.json.Decoder(NotifiedLine).decode
 
 
 class NotifiedLines:
     def __init__(self) -> None:
-        self._heard: list[Line] = []
+        self._heard: list[NotifiedLine] = []
         self._bytes = 0
         self._from: Snapshot | None = None
         """All that is behind this one is heard, or will be. None: something was missed."""
@@ -103,7 +103,7 @@ class NotifiedLines:
     def is_truncated(self, since: Snapshot, until: Snapshot) -> bool:
         return any(line.kind == "T" for line in self._between(since, until))
 
-    def _between(self, since: Snapshot, until: Snapshot) -> Iterable[Line]:
+    def _between(self, since: Snapshot, until: Snapshot) -> Iterable[NotifiedLine]:
         return (
             line
             for line in self._heard

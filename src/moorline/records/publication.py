@@ -19,7 +19,7 @@ from typing import Protocol
 
 import msgspec
 
-from moorline.catalog.publications import Place, Publication, Publications, StoredBatch
+from moorline.catalog.publications import Publication, Publications, PublicationState, StoredBatch
 from moorline.core.records.snapshot import Snapshot
 from moorline.errors import CatalogUnreachable, Denied, MoorlineError, RightsUnknown
 from moorline.limits import (
@@ -99,7 +99,7 @@ class TablePublisher:
         self._sink = sink
         self._check, self._refused = check, refused
         self._poll_ms, self._poll_ms_max = poll_ms, poll_ms_max
-        self._place = Place(0, 0, None, "")
+        self._state = PublicationState(0, 0, None, "")
         self._looked_ms = self._kept_ms = 0
 
     async def run(self) -> None:
@@ -140,7 +140,7 @@ class TablePublisher:
 
     async def _take_up(self, found: Publication) -> None:
         """What a process before this one had stored is published to its end."""
-        self._place = Place(found.sequence, found.round, found.snapshot, found.described)
+        self._state = PublicationState(found.sequence, found.round, found.snapshot, found.described)
         self._looked_ms = self._kept_ms = monotonic_ms()
         self.problem = found.problem
         batch = found.batch
@@ -151,8 +151,8 @@ class TablePublisher:
         is_lost = published > 0 and self._sink.last(self._producer) < published
         if is_lost or (batch is not None and batch.shards != self._sink.shards):
             # Nothing more of the batch is published, and what follows does not build on it.
-            self._place = msgspec.structs.replace(self._place, snapshot=None)
-            if not await self._publications.keep(self.number, self._place, drops_batch=True):
+            self._state = msgspec.structs.replace(self._state, snapshot=None)
+            if not await self._publications.keep(self.number, self._state, drops_batch=True):
                 raise NotOurs
         elif batch is not None:
             await self._publish(batch)
@@ -170,13 +170,13 @@ class TablePublisher:
         self, messages: list[PublishedMessage], number: int, snapshot: str | None, described: str
     ) -> None:
         self._check()
-        since = self._place.sequence
-        place = Place(since + len(messages), number, snapshot, described)
+        since = self._state.sequence
+        state = PublicationState(since + len(messages), number, snapshot, described)
         batch = StoredBatch(since, self._sink.shards, packed(messages))
-        stored = await self._publications.store(self.number, since, place, batch.shards, batch.body)
+        stored = await self._publications.store(self.number, since, state, batch.shards, batch.body)
         if not stored:
             raise NotOurs
-        self._place = place
+        self._state = state
         self._kept_ms = monotonic_ms()
         await self._publish(batch)
 
@@ -184,17 +184,17 @@ class TablePublisher:
 
     async def _follow(self, capture: Capture) -> None:
         pause_ms = self._poll_ms
-        place = self._place
-        if place.snapshot is not None and place.described != _described(capture):
+        state = self._state
+        if state.snapshot is not None and state.described != _described(capture):
             # Columns that came or went change rows without a number.
-            self._place = msgspec.structs.replace(place, snapshot=None)
+            self._state = msgspec.structs.replace(state, snapshot=None)
         while True:
             # Before the table is read, and so also while nothing changes.
             self._check()
-            if self._place.snapshot is None:
+            if self._state.snapshot is None:
                 await self._begin_anew(capture)
-            has_changed = self._place.snapshot is not None and await self._step(capture)
-            if self._place.snapshot is not None and self.problem:
+            has_changed = self._state.snapshot is not None and await self._step(capture)
+            if self._state.snapshot is not None and self.problem:
                 self.problem = ""
                 await self._publications.tell(self.number, "")
             await self._look()
@@ -228,16 +228,16 @@ class TablePublisher:
 
     async def _step(self, capture: Capture) -> bool:
         """Whether something was published."""
-        assert self._place.snapshot is not None
-        since, number = Snapshot.parse(self._place.snapshot), self._place.round
-        bytes_max, before = self._sink.message_bytes_max, self._place.sequence
+        assert self._state.snapshot is not None
+        since, number = Snapshot.parse(self._state.snapshot), self._state.round
+        bytes_max, before = self._sink.message_bytes_max, self._state.sequence
         async with capture.step(since) as step:
             if step.resync is not None:
                 log.info(
                     "a published table begins anew",
                     extra={"table": self.name, "why": step.resync.text},
                 )
-                self._place = msgspec.structs.replace(self._place, snapshot=None)
+                self._state = msgspec.structs.replace(self._state, snapshot=None)
                 return False
             if not step.is_unchanged:
                 messages = (
@@ -246,9 +246,9 @@ class TablePublisher:
                     for change in part
                 )
                 await self._publish_all(messages, number, str(step.until), _described(capture))
-            if self._place.sequence == before:
-                self._place = msgspec.structs.replace(self._place, snapshot=str(step.until))
-        return self._place.sequence != before
+            if self._state.sequence == before:
+                self._state = msgspec.structs.replace(self._state, snapshot=str(step.until))
+        return self._state.sequence != before
 
     async def _publish_all(
         self,
@@ -269,15 +269,15 @@ class TablePublisher:
 
     async def _look(self) -> None:
         """Nothing changes for long: it may be stopped, and the log goes on without its place."""
-        now_ms, place = monotonic_ms(), self._place
-        if place.snapshot is not None and now_ms - self._kept_ms >= RECORDS_PUBLISH_KEEP_MS:
+        now_ms, state = monotonic_ms(), self._state
+        if state.snapshot is not None and now_ms - self._kept_ms >= RECORDS_PUBLISH_KEEP_MS:
             self._kept_ms = self._looked_ms = now_ms
-            if not await self._publications.keep(self.number, place):
+            if not await self._publications.keep(self.number, state):
                 raise NotOurs
         elif now_ms - self._looked_ms >= RECORDS_PUBLISH_LOOK_MS:
             self._looked_ms = now_ms
             found = await self._publications.load(self.number)
-            if found is None or found.sequence != place.sequence:
+            if found is None or found.sequence != state.sequence:
                 raise NotOurs
 
     async def _wait(self, why: str) -> None:

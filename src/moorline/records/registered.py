@@ -52,7 +52,7 @@ async def read_registered(connection: Any, name: str) -> Registered:
         has_owner=registration.owner is not None,
         salt=int.from_bytes(registration.salt),
         epoch=epoch_of(registration, identity["timeline"]),
-        good_from=registration.good_from,
+        reach=registration.reach,
     )
     scopes = [columns[column].described() for column in registration.scopes]
     base_types = {column.name: column.base_type for column in facts.columns}

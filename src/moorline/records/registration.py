@@ -18,6 +18,8 @@ import asyncpg
 import msgspec
 
 from moorline.catalog.address import LOST_ERRORS
+from moorline.core.records.log_reach import LogReach
+from moorline.core.records.snapshot import Snapshot
 from moorline.errors import DatabaseUnreachable, TableBusy, TableRefused
 from moorline.limits import (
     RECORDS_INDEX_MS_MAX,
@@ -42,6 +44,8 @@ REMOVE = sql("remove")
 REMOVE_COLUMNS = sql("remove_columns")
 REMOVE_SCHEMA = sql("remove_schema")
 
+REACH_COLUMNS = ("cleared_below", "pruned_below", "pruned_at")
+
 T = TypeVar("T")
 
 
@@ -62,7 +66,7 @@ class Registration(msgspec.Struct, frozen=True):
     salt: bytes
     epoch: str
     cluster: str
-    good_from: int
+    reach: LogReach
     log_rows_max: int
     log_limit: int
     schema_now: str | None
@@ -304,9 +308,20 @@ def _registration(row: Any) -> Registration:
     values = dict(row) | {
         "key": tuple(row["key"]),
         "filters": tuple(row["filters"]),
-        "good_from": int(row["good_from"]),
+        "reach": reach_of(row),
     }
+    for column in REACH_COLUMNS:
+        del values[column]
     return Registration(**values)
+
+
+def reach_of(row: Any) -> LogReach:
+    pruned_at = row["pruned_at"]
+    return LogReach(
+        int(row["cleared_below"]),
+        int(row["pruned_below"]),
+        None if pruned_at is None else Snapshot.parse(pruned_at),
+    )
 
 
 def _words(error: BaseException) -> str:

@@ -43,8 +43,8 @@ from moorline.records.condition import Condition
 from moorline.records.held_step import HeldStep
 from moorline.records.key_set import KeySet
 from moorline.records.offer import Offer
-from moorline.records.places import Place, Places
 from moorline.records.receiver import Receiver
+from moorline.records.scan_slots import ScanSlot, ScanSlots
 from moorline.records.scope import condition_of
 from moorline.records.sending import Sending
 
@@ -60,7 +60,7 @@ class _Scan:
         audience: Audience,
         held: HeldStep,
         condition: Condition,
-        place: Place,
+        slot: ScanSlot,
     ) -> None:
         self.number = begun.scan
         self.begun = begun
@@ -69,7 +69,7 @@ class _Scan:
         self.snapshot_id = held.snapshot_id
         self.salt = held.step.table.salt
         self.condition = condition
-        self.place = place
+        self.slot = slot
         self.left = asyncio.Event()
         """Somebody has left it."""
         self.task: asyncio.Task[None] | None = None
@@ -82,10 +82,10 @@ class Scans:
         feed: TableFeed,
         sending: Sending,
         receivers: dict[int, Receiver],
-        places: Places,
+        slots: ScanSlots,
         post: Callable[[object], None],
     ) -> None:
-        """`places` are those of a database: scans of other tables are among them."""
+        """`slots` are those of a database: scans of other tables are among them."""
         self.running: dict[int, _Scan] = {}
         self.has_found_other = False
         """A look beside the steps found the table described otherwise: the next step does not find
@@ -94,7 +94,7 @@ class Scans:
         self._feed = feed
         self._sending = sending
         self._receivers = receivers
-        self._places = places
+        self._slots = slots
         self._post = post
 
     def begin(self, begun: BeginScan, held: HeldStep | None) -> None:
@@ -105,8 +105,8 @@ class Scans:
         audience = self._feed.audiences[begun.audience]
         condition = condition_of(held.step.table, audience.filter, audience.permit)
         held.hold()
-        place = self._places.take(begun.principal, is_offer=begun.how is How.DIGEST)
-        scan = self.running[begun.scan] = _Scan(begun, audience, held, condition, place)
+        slot = self._slots.take(begun.principal, is_offer=begun.how is How.DIGEST)
+        scan = self.running[begun.scan] = _Scan(begun, audience, held, condition, slot)
         scan.task = asyncio.create_task(self._run(scan))
 
     def cancel(self, number: int) -> None:
@@ -159,7 +159,7 @@ class Scans:
             self._post(ScanFailed(scan.number))
         finally:
             self.running.pop(scan.number, None)
-            scan.place.end()
+            scan.slot.end()
             await self._imported(scan)
 
     async def _imported(self, scan: _Scan) -> None:
@@ -255,7 +255,7 @@ class Scans:
                 self._sending.begin([receiver])
         await self._everything(scan, alone, keys, digest)
         # First syncs and replays of others go on, whatever the clients of this one do.
-        scan.place.read()
+        scan.slot.read()
         await self._answered(scan)
 
     async def _answered(self, scan: _Scan) -> None:
@@ -266,7 +266,7 @@ class Scans:
             now_ms = monotonic_ms()
             spent_ms = now_ms - begun_ms
             is_late = spent_ms >= RECORDS_SNAPSHOT_MS_MAX or (
-                spent_ms >= RECORDS_OFFER_MS_MAX and self._places.is_wanted
+                spent_ms >= RECORDS_OFFER_MS_MAX and self._slots.is_wanted
             )
             due_ms = [one.asked_ms + RECORDS_QUESTION_MS_MAX for one in members]
             for receiver, its_due_ms in zip(members, due_ms, strict=True):
@@ -368,7 +368,7 @@ class Scans:
         slow = [one for one in members if not one.hearer.is_writable]
         if not slow:
             return
-        is_awaited = len(members) > 1 or self._places.is_wanted
+        is_awaited = len(members) > 1 or self._slots.is_wanted
         patience_ms = RECORDS_PATIENCE_MS if is_awaited else RECORD_SLOW_MS
         try:
             async with asyncio.timeout(patience_ms / 1_000):

@@ -6,7 +6,7 @@ A `sync_start` waits for what it is the start of: a sync that fails before its f
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from moorline.core.records.cursor import Cursor, brief_of, facts_hash
+from moorline.core.records.cursor import TableCursor, brief_of, facts_hash
 from moorline.core.records.feed_events import How
 from moorline.core.records.filter import Filter
 from moorline.core.records.row_hash import NAME
@@ -28,7 +28,7 @@ Rows = Sequence[tuple[Key, After]]
 
 
 class Sending:
-    def __init__(self, table: Table, sign: Callable[[Cursor], str]) -> None:
+    def __init__(self, table: Table, sign: Callable[[TableCursor], str]) -> None:
         self.table = table
         self.sent_messages = 0
         """Deletions and records, for each receiver."""
@@ -74,7 +74,7 @@ class Sending:
                 made[known] = form.packet([form.message(self._start(receiver, how))])
             receiver.hearer.write(made[known])
 
-    def end(self, receivers: Sequence[Receiver], cursor: Cursor) -> None:
+    def end(self, receivers: Sequence[Receiver], cursor: TableCursor) -> None:
         if not receivers:
             return
         signed, digest = self._sign(cursor), bytes(cursor.digest)
@@ -111,10 +111,14 @@ class Sending:
             receiver.hearer.ended(receiver)
         return others
 
-    def cursor(self, snapshot: Any, filter_: Filter, permit_hash: bytes, digest: Digest) -> Cursor:
+    def cursor(
+        self, snapshot: Any, filter_: Filter, permit_hash: bytes, digest: Digest
+    ) -> TableCursor:
         table = self.table
         facts = facts_of(table, filter_, table.epoch)
-        return Cursor(table.name, table.epoch, snapshot, filter_.hash, permit_hash, digest, facts)
+        return TableCursor(
+            table.name, table.epoch, snapshot, filter_.hash, permit_hash, digest, facts
+        )
 
     def _parts(
         self, form: Form, filter_: Filter, deletions: Sequence[Key], records: Rows

@@ -5,7 +5,7 @@ import contextlib
 import logging
 
 from moorline.catalog.record_keys import RecordKeys
-from moorline.core.records.cursor import Asked, Cursor, SigningKey, SigningKeys, Why
+from moorline.core.records.cursor import Asked, SigningKey, SigningKeys, TableCursor, Why
 from moorline.errors import MoorlineError
 from moorline.limits import RECORDS_KEYS_AGAIN_MS, RECORDS_KEYS_LOOK_MS
 from moorline.net.clock import monotonic_ms, wall_ms
@@ -41,10 +41,10 @@ class Signing:
                 # Those that are known go on: they are good for longer than their day.
                 log.warning("the keys of cursors are not up to date", extra={"why": str(error)})
 
-    def sign(self, cursor: Cursor) -> str:
+    def sign(self, cursor: TableCursor) -> str:
         return self._keys.sign(cursor)
 
-    async def open(self, text: str) -> Cursor | Why:
+    async def open(self, text: str) -> TableCursor | Why:
         found = self._keys.open_cursor(text, wall_ms() // 1_000)
         if found is not Why.UNKNOWN_KEY:
             return found
@@ -56,7 +56,7 @@ class Signing:
         if not self._keys.knows(brief, wall_ms() // 1_000):
             await self._look_again()
 
-    def open_brief(self, brief: bytes, asked: Asked) -> Cursor | Why:
+    def open_brief(self, brief: bytes, asked: Asked) -> TableCursor | Why:
         return self._keys.open_brief(brief, asked, wall_ms() // 1_000)
 
     async def _look_again(self) -> None:

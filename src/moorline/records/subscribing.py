@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 from moorline.access.guard import HEAVY
 from moorline.access.trail import Acting
 from moorline.config.records import Records
-from moorline.core.records.cursor import FACTS_BYTES, Cursor, Why
+from moorline.core.records.cursor import FACTS_BYTES, TableCursor, Why
 from moorline.core.records.filter import Filter, parsed
 from moorline.core.records.known_ids import KnownIds
 from moorline.core.records.permit import ROOT, level_of_owner
@@ -42,9 +42,9 @@ from moorline.records.directory import Directory
 from moorline.records.joining import NO_SUCH_TABLE, RETURN_MS, Joining
 from moorline.records.opening import open_capture
 from moorline.records.permits import Permits
-from moorline.records.places import Places
 from moorline.records.pruning import prune
 from moorline.records.receiver import Hearer
+from moorline.records.scan_slots import ScanSlots
 from moorline.records.signing import Signing
 from moorline.records.table_host import TableHost
 from moorline.wire.records import Refused, TableSubscription
@@ -92,7 +92,7 @@ class Tables:
         self._databases = databases
         self._signing = signing
         self._permits = permits
-        self._places = [Places(settings.connections_max) for _ in databases]
+        self._slots = [ScanSlots(settings.connections_max) for _ in databases]
         self._directory = Directory(databases)
         self._opening: dict[str, asyncio.Future[TableHost]] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
@@ -146,7 +146,7 @@ class Tables:
         except DatabaseUnreachable:
             text = "the database of the table does not answer"
             return Refused(sync, name, "BUSY", text, RECORDS_AWAY_MS_MAX)
-        found = cursor if isinstance(cursor, Cursor) else None
+        found = cursor if isinstance(cursor, TableCursor) else None
         known: KnownIds | BadFilter | None = None
         if wanted.ids is not None:
             try:
@@ -202,7 +202,7 @@ class Tables:
                     capture,
                     self._signing,
                     self._permits,
-                    self._places[number],
+                    self._slots[number],
                     poll_ms=settings.poll_ms,
                     poll_ms_max=settings.poll_ms_max,
                     admitted_per_s=settings.admitted_per_s,

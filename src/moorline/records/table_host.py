@@ -48,6 +48,7 @@ from moorline.core.records.feed_events import (
     Unsubscribed,
     Wanted,
 )
+from moorline.core.records.log_reach import LogReach
 from moorline.core.records.permit import Permit
 from moorline.core.records.snapshot import Snapshot
 from moorline.core.records.subscription import Standing
@@ -67,8 +68,8 @@ from moorline.records.capture import Capture
 from moorline.records.capture import Resync as Why
 from moorline.records.held_step import HeldStep
 from moorline.records.permits import Permits
-from moorline.records.places import Places
 from moorline.records.receiver import Receiver
+from moorline.records.scan_slots import ScanSlots
 from moorline.records.scans import Scans
 from moorline.records.sending import Sending
 from moorline.records.signing import Signing
@@ -82,7 +83,7 @@ class TableHost:
         capture: Capture,
         signing: Signing,
         permits: Permits,
-        places: Places,
+        slots: ScanSlots,
         *,
         poll_ms: int,
         poll_ms_max: int,
@@ -106,10 +107,8 @@ class TableHost:
         self._capture = capture
         self._permits = permits
         self._poll_ms, self._poll_ms_max = poll_ms, poll_ms_max
-        self._places = places
-        self._scans = Scans(
-            capture, self.feed, self.sending, self.receivers, places, self._post_any
-        )
+        self._slots = slots
+        self._scans = Scans(capture, self.feed, self.sending, self.receivers, slots, self._post_any)
         self._events: deque[Event] = deque()
         self._is_performing = False
         self._asked: TakeStep | None = None
@@ -277,7 +276,7 @@ class TableHost:
             self._refuse_all(error)
         finally:
             self.is_over = True
-            self._places.leave(self.table.name)
+            self._slots.leave(self.table.name)
             await self._scans.close()
             for task in self._looking:
                 task.cancel()
@@ -352,9 +351,9 @@ class TableHost:
         if held.can_export and self._is_somebody_behind(is_resync=resync is not None):
             await held.export()
             self._held = held
-        self.post(StepEnded(self._places.room(self.table.name, self._woken.set)))
+        self.post(StepEnded(self._slots.room(self.table.name, self._woken.set)))
         if not self._is_somebody_waiting():
-            self._places.leave(self.table.name)
+            self._slots.leave(self.table.name)
         return not step.is_unchanged
 
     def _take_table(self, table: Table) -> None:
@@ -413,4 +412,4 @@ class TableHost:
 
 def _described(table: Table) -> Table:
     """Without how far its log reaches back, which changes all the time."""
-    return msgspec.structs.replace(table, good_from=0)
+    return msgspec.structs.replace(table, reach=LogReach())

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from moorline.core.records.log_reach import LogReach
 from moorline.core.records.snapshot import Snapshot
 from moorline.core.records.table import Column, Key, Scopes, ScopeValue, Table
 from moorline.core.records.value import value_of
@@ -28,6 +29,7 @@ from moorline.records.condition import Condition
 from moorline.records.copying import copied, fields
 from moorline.records.database import Database
 from moorline.records.registered import Registered, epoch_of, read_registered
+from moorline.records.registration import reach_of
 
 
 class Look(msgspec.Struct, frozen=True):
@@ -36,7 +38,7 @@ class Look(msgspec.Struct, frozen=True):
     snapshot: Snapshot
     epoch: str
     shape: str
-    good_from: int
+    reach: LogReach
     log_limit: int
     log_n: int | None
     has_truncation: bool
@@ -66,8 +68,8 @@ class TableReader:
         look = await take_look(connection, self._name, self.registered, since)
         before, shape = self.table, self.shape
         if look.epoch == before.epoch and look.shape == shape:
-            if look.good_from != before.good_from:
-                table = msgspec.structs.replace(before, good_from=look.good_from)
+            if look.reach != before.reach:
+                table = msgspec.structs.replace(before, reach=look.reach)
                 self.registered = msgspec.structs.replace(self.registered, table=table)
             return look, self._objection(look, since) if since else None
         await self.read_again(connection, look.shape)
@@ -80,7 +82,7 @@ class TableReader:
     def _objection(self, look: Look, since: Snapshot) -> Resync | None:
         if not look.is_log_whole:
             return Resync("log", "the log has passed its bound")
-        if since.xmin < look.good_from:
+        if not look.reach.reaches(since, look.snapshot):
             return Resync("log", "the log does not reach back that far")
         if since.xmax > look.snapshot.xmax:
             # Numbers that Postgres has not given yet: not of this one, whatever its epoch says.
@@ -150,7 +152,7 @@ async def take_look(
         snapshot=Snapshot.parse(row["snapshot"]),
         epoch=epoch_of(now, row["timeline"]),
         shape=row["shape"],
-        good_from=int(row["good_from"]),
+        reach=reach_of(row),
         log_limit=row["log_limit"],
         log_n=row["log_n"],
         has_truncation=row["has_truncation"],

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from moorline.access.demands import Demands
-from moorline.access.guard import Declarations, Handler, demand, heavy, needs, own
+from moorline.access.guard import Declarations, GuardedHandler, demand, heavy, needs, own
 from moorline.access.judging import Judging
 from moorline.catalog.outcome import HARMLESS, unsure
 from moorline.catalog.service_check import CheckedServices
@@ -154,7 +154,7 @@ class ServiceBroker:
             **self._queue_commands.declared(),
         }
 
-    def told_later(self, handle: Callable[[Any, Any], Awaitable[Answer]]) -> Handler:
+    def told_later(self, handle: Callable[[Any, Any], Awaitable[Answer]]) -> GuardedHandler:
         """As a task, in the turn of its session; the audit hears of what it refuses for want of a right."""
         return self.turns.later(self._demands.telling(handle, lambda _: SERVICES))
 

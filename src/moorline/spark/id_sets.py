@@ -20,7 +20,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from moorline.catalog.address import OPEN_ERRORS, unreachable
-from moorline.catalog.place import CatalogPlace, place_of
+from moorline.catalog.location import CatalogLocation, location_of
 from moorline.errors import ConfigError
 from moorline.limits import ID_SET_BUCKET_BITS, ID_SET_PIECE_ROWS
 from moorline.spark.id_columns import (
@@ -79,7 +79,7 @@ class Side(NamedTuple):
         if kind.startswith("catalog"):
             is_file = kind == "catalog-file"
             return Side.of_catalog(
-                place_of(
+                location_of(
                     "" if is_file else where,
                     where if is_file else "",
                     dsn_name="catalog:…",
@@ -91,15 +91,15 @@ class Side(NamedTuple):
         return Side(kind, where, column)
 
     @staticmethod
-    def of_catalog(place: CatalogPlace, service: str) -> "Side":
+    def of_catalog(place: CatalogLocation, service: str) -> "Side":
         return Side("catalog-file" if place.file else "catalog", place.file or place.dsn, service)
 
     @property
-    def catalog(self) -> CatalogPlace | None:
+    def catalog(self) -> CatalogLocation | None:
         """Of the kinds that are read from one."""
         if self.kind == "catalog-file":
-            return CatalogPlace(file=self.where)
-        return CatalogPlace(self.where) if self.kind == "catalog" else None
+            return CatalogLocation(file=self.where)
+        return CatalogLocation(self.where) if self.kind == "catalog" else None
 
     @property
     def label(self) -> str:

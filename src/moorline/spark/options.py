@@ -21,7 +21,7 @@ from moorline.ids import home_number
 from moorline.limits import READ_FILTERS_MAX, SPARK_PARTITIONS_MAX
 
 if TYPE_CHECKING:
-    from moorline.catalog.place import CatalogPlace
+    from moorline.catalog.location import CatalogLocation
     from moorline.client.credentials import ClientProof
 
 TIME_MS_MAX = 253_402_300_799_999
@@ -226,16 +226,16 @@ def reading_endpoint_of(options: Mapping[str, str]) -> Endpoint:
     return msgspec.structs.replace(given, address=found)
 
 
-def catalog_of(options: Mapping[str, str]) -> "CatalogPlace | None":
+def catalog_of(options: Mapping[str, str]) -> "CatalogLocation | None":
     """The catalog that is read in place of a node, if one is."""
     given = _lowered(options)
     dsn, file = given.get("catalog", ""), given.get("catalogfile", "")
     if not (dsn or file):
         return None
     # Not at the top: it needs the packages of a node, and most reads have no catalog.
-    from moorline.catalog.place import place_of
+    from moorline.catalog.location import location_of
 
-    return place_of(
+    return location_of(
         dsn,
         file,
         dsn_name="option 'catalog'",

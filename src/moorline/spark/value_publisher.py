@@ -86,7 +86,7 @@ class ValuePublisher(LoopThread):
                 await made.open()
                 told = await made.replicated(TOLD_S_MAX)
                 if not any(one.is_current for one in told):
-                    raise _no_resolver(told)
+                    raise _no_resolver(made, told)
             except BaseException:
                 await made.close()
                 raise
@@ -176,11 +176,10 @@ class ValuePublisher(LoopThread):
             await self._publisher.close()
 
 
-def _no_resolver(told: Sequence[MemberFacts]) -> MoorlineError:
-    """A right that is not granted is not a resolver that is away."""
+def _no_resolver(publisher: Publisher, told: Sequence[MemberFacts]) -> MoorlineError:
+    """A right that is not granted, or a proof that is not taken, is not a resolver that is away."""
     text = "; ".join(f"{one.address}: {one.why}" for one in told)
-    is_denied = all(one.code == Denied.code for one in told)
-    return Denied(text) if is_denied else Unreachable(text)
+    return publisher.failure() or Unreachable(text)
 
 
 def check_schema(schema: StructType) -> None:

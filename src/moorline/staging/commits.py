@@ -76,7 +76,7 @@ from moorline.staging.queue_commits import (
     noted,
     undisturbed,
 )
-from moorline.staging.read_ahead import Reading, chunks_ahead
+from moorline.staging.read_ahead import ChunksAhead, chunks_ahead
 from moorline.staging.rows import TopicsSeen
 from moorline.topics.commands import TopicBroker
 from moorline.topics.paths import TOPICS, check_reserved, path_of_topic
@@ -302,7 +302,7 @@ class StagedCommits:
         self._streams.commits.changed()
         return stored
 
-    def _chunks(self, stage: bytes, first_row: int) -> Reading:
+    def _chunks(self, stage: bytes, first_row: int) -> ChunksAhead:
         return chunks_ahead(self._thread, self._store.chunks(stage, first_row))
 
     # --- queues -----------------------------------------------------------------------------------

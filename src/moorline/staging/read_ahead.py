@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 
 from moorline.journal.staging.stage_file import Chunk
 
-Reading = AbstractAsyncContextManager[AsyncIterator[Chunk]]
+ChunksAhead = AbstractAsyncContextManager[AsyncIterator[Chunk]]
 
 
 @contextlib.asynccontextmanager

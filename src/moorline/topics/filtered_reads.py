@@ -10,7 +10,15 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from moorline.access.demands import Demands
-from moorline.access.guard import Declarations, Declared, Handler, Refusal, demand, heavy, needs
+from moorline.access.guard import (
+    Declarations,
+    Declared,
+    GuardedHandler,
+    Refusal,
+    demand,
+    heavy,
+    needs,
+)
 from moorline.core.access.right import LIST, SUBSCRIBE
 from moorline.core.delivery.selection import Selection, select, select_picked
 from moorline.core.frames.block import Block
@@ -42,7 +50,7 @@ def paths_read(call: Filtered) -> Iterable[str]:
     return [path_of_topic(one) for one in call.filters]
 
 
-def lists_or_reads(handler: Handler) -> Declared:
+def lists_or_reads(handler: GuardedHandler) -> Declared:
     """How far streams go: the right to list all topics, or to read each filter that the call names."""
     by_list, by_filter = needs(LIST, all_topics, handler), needs(SUBSCRIBE, paths_read, handler)
 

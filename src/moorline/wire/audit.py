@@ -17,7 +17,7 @@ from moorline.wire.message import Answer, Call
 PrincipalText = Annotated[str, Meta(max_length=AUDIT_PRINCIPAL_LENGTH_MAX)]
 PathText = Annotated[str, Meta(max_length=AUDIT_PATH_LENGTH_MAX)]
 TimeText = Annotated[str, Meta(max_length=CODE_LENGTH_MAX)]
-Place = Annotated[int, Meta(ge=0, le=(1 << 62) - 1)]
+TrailPosition = Annotated[int, Meta(ge=0, le=(1 << 62) - 1)]
 AuditLines = Annotated[
     list[Annotated[bytes, Meta(max_length=AUDIT_LINE_BYTES_MAX)]],
     Meta(max_length=AUDIT_ROWS_PER_PAGE_MAX),
@@ -30,8 +30,8 @@ class ReadAudit(Call, frozen=True, gc=False, tag=240):
     What is empty is any. `since` is a time as the lines have it, or the beginning of one.
     """
 
-    file: Place = 0
-    offset: Place = 0
+    file: TrailPosition = 0
+    offset: TrailPosition = 0
     since: TimeText = ""
     principal: PrincipalText = ""
     verdict: Code = ""

@@ -14,6 +14,7 @@ from moorline.wire import (
     group,
     mqtt_client,
     publication,
+    pull,
     queue,
     queue_contents,
     records,
@@ -23,7 +24,6 @@ from moorline.wire import (
     stream_file,
     topic,
 )
-from moorline.wire import pull as holding
 from moorline.wire import service_operator as operator
 from moorline.wire.link import Challenge, Goodbye, Hello, Ping, Pong, Response, Welcome
 from moorline.wire.message import CallsGivenUp, Failed, Message
@@ -58,7 +58,7 @@ HeardByNode = (
     | stream_file.COMMANDS
     | browse.COMMANDS
     | queue_contents.COMMANDS
-    | holding.COMMANDS
+    | pull.COMMANDS
     | access.COMMANDS
     | audit.COMMANDS
     | resolver.COMMANDS
@@ -88,7 +88,7 @@ HeardByClient = (
     | stream_file.EVENTS
     | browse.EVENTS
     | queue_contents.EVENTS
-    | holding.EVENTS
+    | pull.EVENTS
     | access.EVENTS
     | audit.EVENTS
     | resolver.EVENTS

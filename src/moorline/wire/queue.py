@@ -17,7 +17,7 @@ from moorline.wire.message import Answer, Call, Message
 
 QueueId = Annotated[bytes, Meta(min_length=ID_BYTES, max_length=ID_BYTES)]
 MessageId = Annotated[int, Meta(ge=0)]
-Window = Annotated[int, Meta(ge=1, le=QUEUE_WINDOW_MAX)]
+WindowSize = Annotated[int, Meta(ge=1, le=QUEUE_WINDOW_MAX)]
 PageSize = Annotated[int, Meta(ge=1, le=QUEUES_PER_PAGE_MAX)]
 
 
@@ -46,7 +46,7 @@ class Subscribe(Call, frozen=True, gc=False, tag=24):
     """SUB: deliveries begin; at most `window` are unacknowledged at once."""
 
     queue: QueueId
-    window: Window = 1
+    window: WindowSize = 1
 
 
 class Subscribed(Answer, frozen=True, gc=False, tag=25):

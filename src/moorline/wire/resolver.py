@@ -39,11 +39,11 @@ TokenBytes = Annotated[bytes, Meta(max_length=64)]
 Seconds = Annotated[int, Meta(ge=0, le=1 << 40)]
 Milliseconds = Annotated[int, Meta(ge=0, le=1 << 40)]
 Mechanisms = Annotated[tuple[Mechanism, ...], Meta(max_length=RESOLVER_MECHANISMS_MAX)]
-Place = Annotated[int, Meta(ge=0, le=PATHS_PER_CALL_MAX)]
+ListIndex = Annotated[int, Meta(ge=0, le=PATHS_PER_CALL_MAX)]
 """Of a path in its call, or of a publisher or referral in the answer."""
 
 Entry = tuple[Path, Flags]
-Refusals = Annotated[list[tuple[Place, Code]], Meta(max_length=PATHS_PER_CALL_MAX)]
+Refusals = Annotated[list[tuple[ListIndex, Code]], Meta(max_length=PATHS_PER_CALL_MAX)]
 
 
 class Holder(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -83,9 +83,9 @@ class ResolvedPath(msgspec.Struct, array_like=True, frozen=True, gc=False):
     permissions: Permissions = 0
     flags: Flags = 0
     publishers: Annotated[
-        list[tuple[Place, TokenBytes]], Meta(max_length=PUBLISHERS_PER_ANSWER_MAX)
+        list[tuple[ListIndex, TokenBytes]], Meta(max_length=PUBLISHERS_PER_ANSWER_MAX)
     ] = []
-    referral: Place = 0
+    referral: ListIndex = 0
 
     __repr__ = without_bytes
 
@@ -303,7 +303,7 @@ class HoldersJudged(Answer, frozen=True, gc=False, tag=334):
     """
 
     permissions: Annotated[list[Permissions], Meta(max_length=PATHS_PER_CALL_MAX)]
-    unknown: Annotated[list[Place], Meta(max_length=PATHS_PER_CALL_MAX)] = msgspec.field(
+    unknown: Annotated[list[ListIndex], Meta(max_length=PATHS_PER_CALL_MAX)] = msgspec.field(
         default_factory=list
     )
 

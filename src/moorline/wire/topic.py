@@ -38,7 +38,7 @@ Filter = Annotated[str, Meta(min_length=1, max_length=FILTER_LENGTH_MAX)]
 Key = Annotated[bytes, Meta(max_length=TOPIC_KEY_BYTES_MAX)]
 Seconds = Annotated[int, Meta(ge=0, le=TTL_S_MAX)]
 Number = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
-Window = Annotated[int, Meta(ge=1, le=TOPIC_WINDOW_MAX)]
+WindowSize = Annotated[int, Meta(ge=1, le=TOPIC_WINDOW_MAX)]
 # Postgres takes no NUL in a text.
 SessionName = Annotated[
     str, Meta(min_length=1, max_length=SESSION_NAME_BYTES_MAX, pattern=r"^[^\x00]*$")
@@ -122,7 +122,7 @@ class SubscribeTopic(Call, frozen=True, gc=False, tag=104):
     """
 
     filter: Filter
-    window: Window = 256
+    window: WindowSize = 256
     start: Annotated[str, Meta(max_length=START_LENGTH_MAX)] = "now"
     qos: Qos = 1
     no_local: bool = False

@@ -15,9 +15,9 @@ from moorline.core.directory.replica import (
     Compare,
     Disconnect,
     Failed,
+    LinkLost,
     LoggedIn,
     LogIn,
-    Lost,
     Replica,
     ReplicaState,
     SayHeartbeat,
@@ -96,7 +96,7 @@ def test_t35_three_failures_degrade_and_memory_stays_bounded() -> None:
     replica, published = made()
     current(replica, published)
     for tries in range(1, 10):
-        effects = replica.handle(Failed("no answer") if tries > 1 else Lost("gone"), 10)
+        effects = replica.handle(Failed("no answer") if tries > 1 else LinkLost("gone"), 10)
         (timer,) = [effect for effect in effects if isinstance(effect, SetTimer)]
         assert timer.name == RETRY
         if tries < REPLICA_TRIES_MAX:
@@ -268,7 +268,7 @@ def lived(seed: int) -> None:
             case 2 if world.chance.random() < 0.3:
                 world.entries.clear()
                 if world.chance.random() < 0.5:
-                    world.handle(Lost("restarted"))
+                    world.handle(LinkLost("restarted"))
             case 3 if world.chance.random() < 0.3:
                 world.is_up = not world.is_up
             case 4 if world.entries and world.chance.random() < 0.3:

@@ -14,9 +14,9 @@ from moorline.core.mqtt.effects import (
     ForgetSent,
     KeepReleased,
     KeepSent,
+    MessagePosition,
     MessagesDone,
     MessagesFailed,
-    Place,
     SayAcks,
     SayPublishes,
     Sent,
@@ -147,8 +147,8 @@ class World:
                 break
             room -= qos > 0
             self.out.add(offset)
-            place = Place("", SHARD, offset)
-            some.append(Outgoing(place, self.feed, "t", payload, qos, expires_at_ms=life_ms))
+            position = MessagePosition("", SHARD, offset)
+            some.append(Outgoing(position, self.feed, "t", payload, qos, expires_at_ms=life_ms))
         if some:
             self.perform(self.outbound.deliver(some, self.now_ms))
 
@@ -199,7 +199,7 @@ class World:
                 packet_ids.append(one.packet_id)
             else:
                 was = self.kept[one]
-                self.kept[one] = Sent(one, was.place, was.qos, is_released=True)
+                self.kept[one] = Sent(one, was.position, was.qos, is_released=True)
                 packet_ids.append(one)
         if tells:
             self.perform(self.outbound.kept(packet_ids))

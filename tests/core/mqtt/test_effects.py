@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from moorline.core.mqtt.effects import EndConnection, Incoming, Place, SayAcks, Sent
+from moorline.core.mqtt.effects import EndConnection, Incoming, MessagePosition, SayAcks, Sent
 from moorline.core.mqtt.packets import Puback, Publish
 from moorline.core.mqtt.reason import ReasonCode
 from moorline.core.stream import Shard
@@ -17,6 +17,6 @@ def test_effects_are_values() -> None:
 
 
 def test_what_is_kept_goes_to_a_disk_and_back() -> None:
-    sent = Sent(7, Place("$share/g/a", Shard("home", 3), 1 << 40), 2, is_released=True)
+    sent = Sent(7, MessagePosition("$share/g/a", Shard("home", 3), 1 << 40), 2, is_released=True)
     assert msgspec.json.decode(msgspec.json.encode(sent), type=Sent) == sent
     assert not Incoming(1, Publish("a", b"")).sequence

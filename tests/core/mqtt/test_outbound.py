@@ -7,9 +7,9 @@ from moorline.core.mqtt.effects import (
     ForgetSent,
     KeepReleased,
     KeepSent,
+    MessagePosition,
     MessagesDone,
     MessagesFailed,
-    Place,
     SayAcks,
     SayPublishes,
     Sent,
@@ -23,12 +23,12 @@ SHARD = Shard("home", 0)
 FAILED = ReasonCode.UNSPECIFIED_ERROR
 
 
-def place(offset: int) -> Place:
-    return Place("", SHARD, offset)
+def position(offset: int) -> MessagePosition:
+    return MessagePosition("", SHARD, offset)
 
 
 def message(offset: int, qos: int, feed: int = 1, expires_at_ms: int = 0) -> Outgoing:
-    return Outgoing(place(offset), feed, "t", b"x", qos, expires_at_ms=expires_at_ms)
+    return Outgoing(position(offset), feed, "t", b"x", qos, expires_at_ms=expires_at_ms)
 
 
 def publish(qos: int, packet_id: int = 0, dup: bool = False) -> Publish:
@@ -63,7 +63,7 @@ def test_qos_1_is_done_when_it_is_acknowledged() -> None:
 
 def test_q12_qos_2_is_kept_before_each_step_that_the_client_builds_on() -> None:
     one = outbound()
-    assert one.deliver([message(3, 2)], 0) == [KeepSent([Sent(1, place(3), 2)])]
+    assert one.deliver([message(3, 2)], 0) == [KeepSent([Sent(1, position(3), 2)])]
     assert one.kept([1]) == [SayPublishes([publish(2, 1)])]
     assert one.answered([Pubrec(1)]) == [KeepReleased([1])]
     assert one.answered([Pubrec(1)]) == []
@@ -72,7 +72,7 @@ def test_q12_qos_2_is_kept_before_each_step_that_the_client_builds_on() -> None:
     assert one.answered([Pubcomp(1)]) == [MessagesDone([(1, 3)]), ForgetSent([1])]
     assert one.room == 10
     # Its id is nobody else's until it is forgotten.
-    assert one.unfinished() == [Sent(1, place(3), 2, is_released=True)]
+    assert one.unfinished() == [Sent(1, position(3), 2, is_released=True)]
     one.forgotten([1])
     assert one.unfinished() == []
     one.check()
@@ -123,7 +123,7 @@ def test_q11_a_pubrel_comes_again_alone() -> None:
 
 
 def test_q03_an_exchange_of_before_a_restart_ends_when_its_message_is_there_again() -> None:
-    one = Outbound(100, [Sent(5, place(2), 2, is_released=True), Sent(6, place(3), 2)])
+    one = Outbound(100, [Sent(5, position(2), 2, is_released=True), Sent(6, position(3), 2)])
     assert one.connected(10) == [SayAcks([Pubrel(5)])]
     assert one.answered([Pubcomp(5)]) == []
     assert one.deliver([message(2, 2), message(3, 2)], 0) == [
@@ -232,7 +232,7 @@ def test_packet_ids_go_around_and_pass_those_that_are_taken() -> None:
 def test_o1_an_exchange_is_found_by_its_id_and_its_place() -> None:
     one = outbound()
     one.deliver([message(1, 1)], 0)
-    one._by_place.clear()
+    one._by_position.clear()
     with pytest.raises(AssertionError, match="O1"):
         one.check()
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import msgspec
 from tests.core.records.tables import TABLE
 
+from moorline.core.records.log_reach import LogReach
 from moorline.core.records.snapshot import Snapshot
 from moorline.core.records.table import After, Before, Change, Key, Scopes, Table
 
@@ -41,13 +42,14 @@ class ModelPostgres:
         self.committed: set[int] = set()
         self.versions: dict[Key, list[Version]] = {}
         self.log: list[Line] = []
-        self.good_from = 1
+        self.reach = LogReach()
+        self.moments: list[Snapshot] = []
         self.epoch = 1
         self._seq = self._n = 0
 
     @property
     def table(self) -> Table:
-        return msgspec.structs.replace(TABLE, good_from=self.good_from, epoch=f"e{self.epoch}")
+        return msgspec.structs.replace(TABLE, reach=self.reach, epoch=f"e{self.epoch}")
 
     # --- writers ----------------------------------------------------------------------------------
 
@@ -101,9 +103,24 @@ class ModelPostgres:
         return True
 
     def pass_the_bound(self) -> None:
-        """The log has grown beyond its bound: it is dropped, and good from now on."""
+        """The log has grown beyond its bound: it is dropped. Who is open may have been refused lines."""
         self.log = []
-        self.good_from = self.next_xid
+        drawn, self.next_xid = self.next_xid, self.next_xid + 1
+        self.reach = msgspec.structs.replace(self.reach, cleared_below=drawn)
+
+    def keep_moment(self) -> None:
+        self.moments.append(self.snapshot())
+
+    def prune(self, moment: Snapshot) -> None:
+        """Lines go that were visible then; not all of them, as a turn takes no more than so many."""
+        gone = [
+            line
+            for line in self.log
+            if self._is_seen(line.xid, moment) and self.chance.random() < 0.9
+        ]
+        for line in gone:
+            self.log.remove(line)
+            self.reach = self.reach.pruned(line.xid, moment)
 
     # --- readers ----------------------------------------------------------------------------------
 
@@ -126,7 +143,7 @@ class ModelPostgres:
 
     def changes(self, since: Snapshot, until: Snapshot) -> list[Change] | None:
         """Net, as a capture gives them (docs/design/records.md); None: all is to be synced anew."""
-        if since.xmin < self.good_from:
+        if not self.reach.reaches(since, until):
             return None
         lines = [
             one for one in self.log if self._is_seen(one.xid, until) and since.is_behind(one.xid)

@@ -11,7 +11,7 @@ from tests.core.records.model_postgres import ModelPostgres
 from moorline.core.effects import Effect, Event
 from moorline.core.records import copy as client_side
 from moorline.core.records.copy import Copy, Copying
-from moorline.core.records.cursor import Cursor, SigningKey, SigningKeys, misfit
+from moorline.core.records.cursor import SigningKey, SigningKeys, TableCursor, misfit
 from moorline.core.records.feed_events import (
     BeginScan,
     Boot,
@@ -43,6 +43,7 @@ from moorline.core.records.feed_events import (
     Wanted,
 )
 from moorline.core.records.filter import Filter, parse_filter
+from moorline.core.records.log_reach import LogReach
 from moorline.core.records.permit import Permit, make_permit, owner_column
 from moorline.core.records.row_hash import RowDigest, digest_of_rows, row_hashes
 from moorline.core.records.snapshot import Snapshot
@@ -55,6 +56,9 @@ WHERES: list[dict[str, Any]] = [
     {}, {"workspace": 1}, {"workspace": [1, 2]}, {"state": "NEW"}, {"size": {">=": 3}},
     {"workspace": 1, "state": ["NEW", None]}, {"state": None},
 ]  # fmt: skip
+DISTURBANCES = (
+    "cut", "cut", "cut", "cut", "rights", "rights", "where", "truncate", "bound", "epoch", "crash", "prune",
+)  # fmt: skip
 CHUNK = 3
 FULL_MESSAGES = 12
 
@@ -195,7 +199,9 @@ class Node:
         truth = self.truth(number, at)
         right = digest_of_rows(self.feed.table.salt, ((k, a.seq) for k, a in truth.items()))
         assert digest == right, f"RF4: the digest of {number} at {at}"
-        cursor = KEYS.sign(Cursor("runs", self.feed.table.epoch, at, *audience.identity, digest))
+        cursor = KEYS.sign(
+            TableCursor("runs", self.feed.table.epoch, at, *audience.identity, digest)
+        )
         for client in self.clients(to):
             self.world.check_permit(self, client)
             self.world.say(client, client_side.Ended(client.copy.sync, cursor, digest))
@@ -263,6 +269,7 @@ class Node:
         self.step_work = deque()
         changes = None if since is None or is_other else db.changes(since, until)
         if changes is None:
+            self.world.resyncs += since is not None
             self.step_work.append(Resync("the log does not reach back"))
         for at in range(0, len(changes or ()), CHUNK):
             self.step_work.append(ChangesRead(tuple((changes or [])[at : at + CHUNK])))
@@ -328,6 +335,11 @@ class World:
             self.change_rights(client)
         self.nodes = [Node(self, "a"), Node(self, "b")]
         self.rarity = self.chance.choice([0.002, 0.005, 0.01, 0.03])
+        self.disturbances: tuple[str, ...] = DISTURBANCES
+        self.has_long_transactions = seed % 2 == 0
+        """The oldest transaction stays open while thousands of others come and go."""
+        self.resyncs = 0
+        """Steps of feeds that said that they do not know."""
         self.naive: dict[Key, int] = {}
         self.naive_last = 0
 
@@ -373,7 +385,7 @@ class World:
         client.node = None
         client.inbox.clear()
         client.is_full = False
-        client.copy.handle(client_side.Lost(), self.now_ms)
+        client.copy.handle(client_side.LinkLost(), self.now_ms)
 
     def obey(self, client: Client, event: Event) -> None:
         for effect in client.copy.handle(event, self.now_ms):
@@ -406,14 +418,14 @@ class World:
         self.by_subscription[client.subscription] = client
         opened = KEYS.open_cursor(cursor, self.now_ms) if cursor else None
         permit = self.permits[client.number]
-        fits = isinstance(opened, Cursor) and (
+        fits = isinstance(opened, TableCursor) and (
             misfit(opened, node.feed.table, client.filter.hash, permit.hash) is None
         )
         wanted = Wanted(
             client.filter,
             permit,
             self.rights_version,
-            opened if fits and isinstance(opened, Cursor) else None,
+            opened if fits and isinstance(opened, TableCursor) else None,
             How.FULL if digest is None else How.DIGEST,
         )
         # Rights were read; what changes before it is registered makes it one of before.
@@ -427,7 +439,8 @@ class World:
             db.begin()
         xid = chance.choice(sorted(db.open))
         drawn = chance.random()
-        if drawn < 0.3:
+        is_kept = self.has_long_transactions and xid == min(db.open) and chance.random() < 0.98
+        if drawn < 0.3 and not is_kept:
             db.end(xid, is_committed=chance.random() < 0.85)
             return
         scopes = None
@@ -458,29 +471,36 @@ class World:
         elif drawn < 0.95:
             if client.node is None:
                 self.connect(client)
-        elif drawn < 0.96:
+        elif drawn < 0.955:
             self.poll_naively()
+        elif drawn < 0.96:
+            self.prune()
         elif drawn < 0.96 + rare:
             self.disturb(client, node)
         self.watch_buffers(client)
 
+    def prune(self) -> None:
+        """Moments are kept, and lines go that were visible so long ago that all nodes and clients are
+        beyond."""
+        db = self.db
+        db.keep_moment()
+        positions = [node.feed.snapshot for node in self.nodes if node.feed.snapshot is not None]
+        for client in self.clients:
+            opened = KEYS.open_cursor(client.copy.cursor, self.now_ms)
+            if isinstance(opened, TableCursor) and opened.snapshot is not None:
+                positions.append(opened.snapshot)
+        seen = [
+            moment
+            for moment in db.moments
+            if all(LogReach().pruned(moment.xmax - 1, moment).reaches(one) for one in positions)
+        ]
+        if seen:
+            db.prune(seen[-1])
+            db.moments = db.moments[db.moments.index(seen[-1]) :]
+
     def disturb(self, client: Client, node: Node) -> None:
         """What is rare, or nothing would ever come to its end."""
-        what = self.chance.choice(
-            [
-                "cut",
-                "cut",
-                "cut",
-                "cut",
-                "rights",
-                "rights",
-                "where",
-                "truncate",
-                "bound",
-                "epoch",
-                "crash",
-            ]
-        )
+        what = self.chance.choice(self.disturbances)
         if what == "cut" and client.node is not None:
             self.cut(client)
         elif what == "rights":
@@ -489,6 +509,9 @@ class World:
             self.db.truncate()
         elif what == "bound":
             self.db.pass_the_bound()
+        elif what == "prune":
+            # Beyond the bound of the log, whoever has not seen it yet.
+            self.db.prune(self.db.snapshot())
         elif what == "epoch":
             self.db.epoch += 1
         elif what == "crash":

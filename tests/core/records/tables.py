@@ -17,5 +17,4 @@ TABLE = Table(
     has_owner=True,
     salt=0x5EED,
     epoch="e1",
-    good_from=1,
 )

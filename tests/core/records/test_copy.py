@@ -13,7 +13,7 @@ from moorline.core.records.copy import (
     DeletionCame,
     Drifted,
     Ended,
-    Lost,
+    LinkLost,
     Reconcile,
     RecordCame,
     Started,
@@ -55,7 +55,7 @@ def test_it_asks_by_what_it_has() -> None:
     copy = Copy("copy")
     assert copy.handle(Connected(), 0) == [Subscribe(1, "", None)]
     copy = synced(a=1)
-    copy.handle(Lost(), 0)
+    copy.handle(LinkLost(), 0)
     assert copy.handle(Connected(), 0) == [Subscribe(2, "c1", digest(a=1))]
 
 
@@ -64,7 +64,7 @@ def test_t27_a_first_sync_that_was_cut_off_goes_on_by_digest() -> None:
     copy.handle(Connected(), 0)
     copy.handle(Started(1, How.FULL, SALT), 0)
     copy.handle(RecordCame(("a",), 1, b"{}"), 0)
-    copy.handle(Lost(), 0)
+    copy.handle(LinkLost(), 0)
     assert copy.handle(Connected(), 0) == [Subscribe(2, "", digest(a=1))]
 
 
@@ -112,7 +112,7 @@ def test_t31_t33_messages_of_a_subscription_before_are_dropped() -> None:
 
 def test_t32_after_a_completed_sync_and_a_loss_it_subscribes_again() -> None:
     copy = synced()
-    copy.handle(Lost(), 0)
+    copy.handle(LinkLost(), 0)
     assert copy.handle(RecordCame(("x",), 1, b"{}"), 0) == []
     assert not copy.rows
     assert copy.handle(Connected(), 0) == [Subscribe(2, "c1", None)]

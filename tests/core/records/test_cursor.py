@@ -10,13 +10,14 @@ from tests.core.records.tables import TABLE
 
 from moorline.core.records.cursor import (
     Asked,
-    Cursor,
     SigningKey,
     SigningKeys,
+    TableCursor,
     Why,
     brief_of,
     misfit,
 )
+from moorline.core.records.log_reach import LogReach
 from moorline.core.records.snapshot import Snapshot
 from moorline.core.sets.digest import Digest
 from moorline.limits import RECORD_CURSOR_CHARACTERS_MAX, RECORD_CURSOR_OPEN_MAX
@@ -25,7 +26,7 @@ OLD = SigningKey(1, b"o" * 32, 100)
 NEW = SigningKey(2, b"n" * 32, 200)
 KEYS = SigningKeys([OLD, NEW])
 F, P = b"f" * 16, b"p" * 16
-CURSOR = Cursor("runs", "e1", Snapshot(10, 20, (12, 15)), F, P, Digest(3, b"d" * 16))
+CURSOR = TableCursor("runs", "e1", Snapshot(10, 20, (12, 15)), F, P, Digest(3, b"d" * 16))
 
 
 def test_what_was_signed_comes_back() -> None:
@@ -52,11 +53,11 @@ def test_too_many_open_transactions_are_left_out() -> None:
     text = KEYS.sign(msgspec.structs.replace(CURSOR, snapshot=most))
     assert len(text) <= RECORD_CURSOR_CHARACTERS_MAX
     found = KEYS.open_cursor(text, 0)
-    assert isinstance(found, Cursor)
+    assert isinstance(found, TableCursor)
     assert found.snapshot == most
     more = Snapshot(1, 5_000, tuple(range(1, RECORD_CURSOR_OPEN_MAX + 2)))
     found = KEYS.open_cursor(KEYS.sign(msgspec.structs.replace(CURSOR, snapshot=more)), 0)
-    assert isinstance(found, Cursor)
+    assert isinstance(found, TableCursor)
     assert found.snapshot is None
     assert misfit(found, TABLE, F, P) is Why.NO_SNAPSHOT
 
@@ -119,11 +120,12 @@ def test_a_cursor_of_something_else_says_of_what(changed: dict[str, object], why
 
 
 def test_t28_a_cursor_older_than_the_log_is_old() -> None:
-    table = msgspec.structs.replace(TABLE, good_from=11)
+    assert CURSOR.snapshot is not None
+    table = msgspec.structs.replace(TABLE, reach=LogReach(CURSOR.snapshot.xmax + 1))
     assert misfit(CURSOR, table, F, P) is Why.OLD
 
 
-def asked(cursor: Cursor) -> Asked:
+def asked(cursor: TableCursor) -> Asked:
     return Asked(cursor.table, cursor.epoch, cursor.filter_hash, cursor.permit_hash, cursor.digest)
 
 

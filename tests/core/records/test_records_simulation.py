@@ -53,6 +53,19 @@ def test_t2_the_control_misses_what_commits_late() -> None:
     assert missed
 
 
+def test_t5_a_transaction_that_stays_open_while_lines_go_resyncs_nobody() -> None:
+    """Nobody is away for longer than lines are kept: then no step says that it does not know."""
+    pruned = 0
+    for seed in range(0, 40, 2):
+        world = world_of(seed)
+        world.rarity = 0.02
+        world.disturbances = ("cut", "rights", "where", "crash")
+        world.run(STEPS)
+        pruned += world.db.reach.pruned_below > 0
+        assert world.resyncs == 0, f"{seed}"
+    assert pruned > 10, "lines went"
+
+
 @pytest.mark.parametrize("boundary", range(0, 24, 4))
 def test_t27_cut_at_every_message_boundary(boundary: int) -> None:
     """A first sync and live changes, cut behind so many messages, then resumed at either node."""

@@ -8,7 +8,7 @@ import pytest
 from tests.core.records.tables import TABLE
 
 from moorline.core.effects import Effect, Event
-from moorline.core.records.cursor import Cursor
+from moorline.core.records.cursor import TableCursor
 from moorline.core.records.feed_events import (
     BeginScan,
     Boot,
@@ -145,8 +145,8 @@ def test_rf5_equal_subscriptions_share_a_scan_and_what_is_sent() -> None:
 def test_a_cursor_leads_to_a_replay_and_another_one_does_not() -> None:
     scene = Scene()
     hashes = parse_filter(TABLE, {}).hash, ALL.hash
-    cursor = Cursor("runs", "e1", Snapshot(5, 6), *hashes, digest(("a", 1)))
-    other = Cursor("runs", "e0", Snapshot(5, 6), *hashes, digest(("a", 1)))
+    cursor = TableCursor("runs", "e1", Snapshot(5, 6), *hashes, digest(("a", 1)))
+    other = TableCursor("runs", "e0", Snapshot(5, 6), *hashes, digest(("a", 1)))
     scene.subscribe(1, cursor=cursor, otherwise=How.DIGEST)
     scene.subscribe(2, cursor=other, otherwise=How.DIGEST)
     one, two = [effect for effect in scene.step() if isinstance(effect, BeginScan)]

@@ -139,6 +139,39 @@ def test_a_refusal_of_one_path_leads_to_the_other_publisher_for_that_one() -> No
     assert subscribe.instance == b"b"
 
 
+@pytest.mark.parametrize("count", [2, 12, 20])
+@pytest.mark.parametrize("is_one_lesser", [False, True])
+@pytest.mark.parametrize("hangs_ms", [1, 5_000, 60_000])
+def test_n_tries_reach_the_one_of_n_that_does_not_hang(
+    count: int, is_one_lesser: bool, hangs_ms: int
+) -> None:
+    """S3: the others are of a better priority, and all of them together hang longer than is remembered."""
+    lesser = 2 if is_one_lesser else 1
+    some = [Candidate(bytes((place,)), 1) for place in range(count - 1)]
+    alive_one = Candidate(b"alive", lesser)
+    for seed in range(10):
+        durable = machine(seed)
+        effects = durable.handle(Want(["/x"]), 0)
+        now_ms, tries = 0, 0
+        while durable.state_of("/x") is not PathState.ALIVE:
+            (resolve,) = of(Resolve, effects)
+            assert isinstance(resolve, Resolve)
+            found = {"/x": [*some, alive_one]}
+            (subscribe,) = of(SubscribeAt, durable.handle(Resolved(resolve.ask, found), now_ms))
+            assert isinstance(subscribe, SubscribeAt)
+            tries += 1
+            if subscribe.instance == b"alive":
+                durable.handle(Subscribed(subscribe.attempt, {}), now_ms)
+                break
+            now_ms += hangs_ms
+            effects = durable.handle(AttemptFailed(subscribe.attempt, "it hangs"), now_ms)
+            (timer,) = of(SetTimer, effects)
+            assert isinstance(timer, SetTimer)
+            now_ms += timer.after_ms
+            effects = durable.handle(TimerFired(DUE), now_ms)
+        assert tries <= count
+
+
 def test_what_is_dropped_while_it_is_tried_is_unsubscribed_by_its_answer() -> None:
     durable = machine()
     (resolve,) = durable.handle(Want(["/x"]), 0)

@@ -25,9 +25,9 @@ from moorline.core.directory.replica import (
     Compare,
     Disconnect,
     Failed,
+    LinkLost,
     LoggedIn,
     LogIn,
-    Lost,
     Replica,
     SayHeartbeat,
     SendChanges,
@@ -230,7 +230,7 @@ class SimulatedPublisher(Process):
     @staticmethod
     def _lost_member(member: Member, link: int) -> None:
         if member.link == link:
-            member.handle(Lost("the resolver is gone"))
+            member.handle(LinkLost("the resolver is gone"))
 
     # --- what its user does -----------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ from moorline.core.mqtt.packets import (
 )
 from moorline.core.mqtt.reason import ReasonCode
 from moorline.wire.mqtt import reasons
-from moorline.wire.mqtt.properties import TABLE, Place
+from moorline.wire.mqtt.properties import TABLE, Carrier
 
 LEVELS = (3, 4, 5)
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12)
@@ -72,15 +72,15 @@ def _values(name: str) -> st.SearchStrategy[Any]:
 
 
 @st.composite
-def properties(draw: st.DrawFn, place: Place, level: int) -> Properties:
+def properties(draw: st.DrawFn, carrier: Carrier, level: int) -> Properties:
     if level != MQTT_5 or draw(st.booleans()):
         return NONE
-    named = [one.name for one in TABLE if one.places & place]
+    named = [one.name for one in TABLE if one.carriers & carrier]
     chosen = draw(st.lists(st.sampled_from(named), unique=True, max_size=5))
     found: dict[str, Any] = {name: draw(_values(name)) for name in chosen}
-    if place is Place.DELIVERED and "subscription_identifiers" in found:
+    if carrier is Carrier.DELIVERED and "subscription_identifiers" in found:
         found["subscription_identifiers"] *= 2
-    if "authentication_data" in found and place is Place.CONNECT:
+    if "authentication_data" in found and carrier is Carrier.CONNECT:
         found.setdefault("authentication_method", "a")
     made = Properties(**found)
     return NONE if made == NONE else made
@@ -90,9 +90,9 @@ def _reasons(among: dict[int, ReasonCode], level: int) -> st.SearchStrategy[Reas
     return st.sampled_from(list(among.values()) if level == MQTT_5 else [ReasonCode.SUCCESS])
 
 
-def _acks(kind: Callable[..., Packet], among: dict[int, ReasonCode], place: Place) -> Any:
+def _acks(kind: Callable[..., Packet], among: dict[int, ReasonCode], carrier: Carrier) -> Any:
     def at(level: int) -> st.SearchStrategy[Packet]:
-        return st.builds(kind, packet_ids, _reasons(among, level), properties(place, level))
+        return st.builds(kind, packet_ids, _reasons(among, level), properties(carrier, level))
 
     return at
 
@@ -104,7 +104,7 @@ def connects(draw: st.DrawFn, level: int) -> Connect:
         draw(st.none() | st.binary(max_size=8)) if level == 5 or user_name is not None else None
     )
     wills = st.builds(
-        Will, topics, payloads, st.integers(0, 2), st.booleans(), properties(Place.WILL, level)
+        Will, topics, payloads, st.integers(0, 2), st.booleans(), properties(Carrier.WILL, level)
     )
     return Connect(
         level,
@@ -114,15 +114,15 @@ def connects(draw: st.DrawFn, level: int) -> Connect:
         draw(st.none() | wills),
         user_name,
         password,
-        draw(properties(Place.CONNECT, level)),
+        draw(properties(Carrier.CONNECT, level)),
         draw(st.booleans()) if level < MQTT_5 else False,
     )
 
 
 @st.composite
-def publishes(draw: st.DrawFn, level: int, place: Place = Place.PUBLISH) -> Publish:
+def publishes(draw: st.DrawFn, level: int, carrier: Carrier = Carrier.PUBLISH) -> Publish:
     qos = draw(st.integers(0, 2))
-    said = draw(properties(place, level))
+    said = draw(properties(carrier, level))
     topic = draw(topics)
     if said.topic_alias is not None and draw(st.booleans()):
         topic = ""
@@ -143,19 +143,19 @@ def subscribes(draw: st.DrawFn, level: int) -> Subscribe:
         st.integers(0, 2) if level == MQTT_5 else st.just(0),
     )
     some = draw(st.lists(one, min_size=1, max_size=4))
-    return Subscribe(draw(packet_ids), tuple(some), draw(properties(Place.SUBSCRIBE, level)))
+    return Subscribe(draw(packet_ids), tuple(some), draw(properties(Carrier.SUBSCRIBE, level)))
 
 
 def unsubscribes(level: int) -> st.SearchStrategy[Unsubscribe]:
     some = st.lists(filters, min_size=1, max_size=4).map(tuple)
-    return st.builds(Unsubscribe, packet_ids, some, properties(Place.UNSUBSCRIBE, level))
+    return st.builds(Unsubscribe, packet_ids, some, properties(Carrier.UNSUBSCRIBE, level))
 
 
 def subacks(level: int) -> st.SearchStrategy[Suback]:
     old = {code: ReasonCode(code) for code in (0, 1, 2, 0x80)}
     codes = st.sampled_from(list((reasons.SUBSCRIBED if level == MQTT_5 else old).values()))
     some = st.lists(codes, min_size=1, max_size=4).map(tuple)
-    return st.builds(Suback, packet_ids, some, properties(Place.SUBACK, level))
+    return st.builds(Suback, packet_ids, some, properties(Carrier.SUBACK, level))
 
 
 def unsubacks(level: int) -> st.SearchStrategy[Unsuback]:
@@ -163,42 +163,42 @@ def unsubacks(level: int) -> st.SearchStrategy[Unsuback]:
         return st.builds(Unsuback, packet_ids)
     codes = st.sampled_from(list(reasons.UNSUBSCRIBED.values()))
     some = st.lists(codes, min_size=1, max_size=4).map(tuple)
-    return st.builds(Unsuback, packet_ids, some, properties(Place.UNSUBACK, level))
+    return st.builds(Unsuback, packet_ids, some, properties(Carrier.UNSUBACK, level))
 
 
 def connacks(level: int) -> st.SearchStrategy[Connack]:
     old = {code: reasons.connack_of_old(code) for code in range(6)}
     codes = list((reasons.CONNECTED if level == MQTT_5 else old).values())
     return st.builds(
-        Connack, st.sampled_from(codes), st.booleans(), properties(Place.CONNACK, level)
+        Connack, st.sampled_from(codes), st.booleans(), properties(Carrier.CONNACK, level)
     )
 
 
 def _goodbyes(level: int) -> st.SearchStrategy[Disconnect]:
     return st.builds(
-        Disconnect, _reasons(reasons.GOODBYES, level), properties(Place.DISCONNECT, level)
+        Disconnect, _reasons(reasons.GOODBYES, level), properties(Carrier.DISCONNECT, level)
     )
 
 
 def _dismissals(level: int) -> st.SearchStrategy[Disconnect]:
     return st.builds(
-        Disconnect, _reasons(reasons.DISMISSED, level), properties(Place.DISCONNECT, level)
+        Disconnect, _reasons(reasons.DISMISSED, level), properties(Carrier.DISCONNECT, level)
     )
 
 
 def _proofs(level: int) -> st.SearchStrategy[Auth]:
-    return st.builds(Auth, _reasons(reasons.PROOFS, level), properties(Place.AUTH, level))
+    return st.builds(Auth, _reasons(reasons.PROOFS, level), properties(Carrier.AUTH, level))
 
 
 def _challenges(level: int) -> st.SearchStrategy[Auth]:
-    return st.builds(Auth, _reasons(reasons.CHALLENGES, level), properties(Place.AUTH, level))
+    return st.builds(Auth, _reasons(reasons.CHALLENGES, level), properties(Carrier.AUTH, level))
 
 
 _BOTH: dict[str, Any] = {
-    "PUBACK": _acks(Puback, reasons.STORED, Place.PUBACK),
-    "PUBREC": _acks(Pubrec, reasons.STORED, Place.PUBREC),
-    "PUBREL": _acks(Pubrel, reasons.RELEASED, Place.PUBREL),
-    "PUBCOMP": _acks(Pubcomp, reasons.RELEASED, Place.PUBCOMP),
+    "PUBACK": _acks(Puback, reasons.STORED, Carrier.PUBACK),
+    "PUBREC": _acks(Pubrec, reasons.STORED, Carrier.PUBREC),
+    "PUBREL": _acks(Pubrel, reasons.RELEASED, Carrier.PUBREL),
+    "PUBCOMP": _acks(Pubcomp, reasons.RELEASED, Carrier.PUBCOMP),
 }
 OF_CLIENT: dict[str, Callable[[int], st.SearchStrategy[Packet]]] = {
     **_BOTH,
@@ -213,7 +213,7 @@ OF_CLIENT: dict[str, Callable[[int], st.SearchStrategy[Packet]]] = {
 OF_SERVER: dict[str, Callable[[int], st.SearchStrategy[Packet]]] = {
     **_BOTH,
     "CONNACK": connacks,
-    "PUBLISH": lambda level: publishes(level, Place.DELIVERED),
+    "PUBLISH": lambda level: publishes(level, Carrier.DELIVERED),
     "SUBACK": subacks,
     "UNSUBACK": unsubacks,
     "PINGRESP": lambda _: st.just(Pingresp()),

@@ -11,7 +11,7 @@ from tests.wire.mqtt.corpus import encoded, of_client
 from moorline.core.mqtt.packets import Connect, Packet, Publish
 from moorline.core.mqtt.reason import ReasonCode, Violation
 from moorline.wire.mqtt import Decoder, encode
-from moorline.wire.mqtt.properties import TABLE, Place
+from moorline.wire.mqtt.properties import TABLE, Carrier
 
 MAX = 1 << 16
 MUTATED = 100_000
@@ -347,21 +347,21 @@ VALUES = {
     "authentication_data": b"\0\1x",
 }
 HEADS = {
-    Place.PUBLISH: (False, 0x30, b"\0\1a", b""),
-    Place.DELIVERED: (True, 0x30, b"\0\1a", b""),
-    Place.PUBACK: (False, 0x40, b"\0\1\0", b""),
-    Place.PUBREC: (False, 0x50, b"\0\1\0", b""),
-    Place.PUBREL: (False, 0x62, b"\0\1\0", b""),
-    Place.PUBCOMP: (False, 0x70, b"\0\1\0", b""),
-    Place.SUBSCRIBE: (False, 0x82, b"\0\1", b"\0\1a\0"),
-    Place.UNSUBSCRIBE: (False, 0xA2, b"\0\1", b"\0\1a"),
-    Place.DISCONNECT: (False, 0xE0, b"\0", b""),
-    Place.AUTH: (False, 0xF0, b"\x18", b""),
-    Place.CONNECT: (False, 0x10, b"\0\4MQTT\5\2\0\0", b"\0\1a"),
-    Place.WILL: (False, 0x10, b"\0\4MQTT\5\6\0\0\0\0\1a", b"\0\1a\0\1b"),
-    Place.CONNACK: (True, 0x20, b"\0\0", b""),
-    Place.SUBACK: (True, 0x90, b"\0\1", b"\0"),
-    Place.UNSUBACK: (True, 0xB0, b"\0\1", b"\0"),
+    Carrier.PUBLISH: (False, 0x30, b"\0\1a", b""),
+    Carrier.DELIVERED: (True, 0x30, b"\0\1a", b""),
+    Carrier.PUBACK: (False, 0x40, b"\0\1\0", b""),
+    Carrier.PUBREC: (False, 0x50, b"\0\1\0", b""),
+    Carrier.PUBREL: (False, 0x62, b"\0\1\0", b""),
+    Carrier.PUBCOMP: (False, 0x70, b"\0\1\0", b""),
+    Carrier.SUBSCRIBE: (False, 0x82, b"\0\1", b"\0\1a\0"),
+    Carrier.UNSUBSCRIBE: (False, 0xA2, b"\0\1", b"\0\1a"),
+    Carrier.DISCONNECT: (False, 0xE0, b"\0", b""),
+    Carrier.AUTH: (False, 0xF0, b"\x18", b""),
+    Carrier.CONNECT: (False, 0x10, b"\0\4MQTT\5\2\0\0", b"\0\1a"),
+    Carrier.WILL: (False, 0x10, b"\0\4MQTT\5\6\0\0\0\0\1a", b"\0\1a\0\1b"),
+    Carrier.CONNACK: (True, 0x20, b"\0\0", b""),
+    Carrier.SUBACK: (True, 0x90, b"\0\1", b"\0"),
+    Carrier.UNSUBACK: (True, 0xB0, b"\0\1", b"\0"),
 }
 
 
@@ -375,30 +375,30 @@ def value_of(name: str) -> bytes:
     raise AssertionError(name)
 
 
-def with_properties(place: Place, inner: bytes) -> tuple[bytes, bool]:
-    hears_server, first, head, rest = HEADS[place]
+def with_properties(carrier: Carrier, inner: bytes) -> tuple[bytes, bool]:
+    hears_server, first, head, rest = HEADS[carrier]
     return body(first, head, bytes((len(inner),)), inner, rest), hears_server
 
 
-@pytest.mark.parametrize("place", list(HEADS), ids=lambda place: str(place.name))
-def test_q40_every_property_in_every_packet_once_twice_and_cut(place: Place) -> None:
+@pytest.mark.parametrize("carrier", list(HEADS), ids=lambda carrier: str(carrier.name))
+def test_q40_every_property_in_every_packet_once_twice_and_cut(carrier: Carrier) -> None:
     for one in TABLE:
         raw = bytes((one.number,)) + value_of(one.name)
-        data, hears_server = with_properties(place, raw)
+        data, hears_server = with_properties(carrier, raw)
         decoder = Decoder(MAX, 5, hears_server=hears_server)
-        if not one.places & place:
+        if not one.carriers & carrier:
             with pytest.raises(Violation) as caught:
                 decoder.feed(data)
             assert caught.value.reason is R.PROTOCOL_ERROR, one.name
             continue
-        if one.name == "authentication_data" and place is Place.CONNECT:
+        if one.name == "authentication_data" and carrier is Carrier.CONNECT:
             continue
         assert len(decoder.feed(data)) == 1, one.name
         for cut in range(1, len(raw)):
-            data, _ = with_properties(place, raw[:cut])
+            data, _ = with_properties(carrier, raw[:cut])
             assert reason_for(data, hears_server=hears_server) is R.MALFORMED_PACKET, one.name
-        twice, _ = with_properties(place, raw * 2)
-        if one.repeats & place:
+        twice, _ = with_properties(carrier, raw * 2)
+        if one.repeats & carrier:
             assert len(Decoder(MAX, 5, hears_server=hears_server).feed(twice)) == 1
         else:
             assert reason_for(twice, hears_server=hears_server) is R.PROTOCOL_ERROR, one.name
@@ -407,29 +407,29 @@ def test_q40_every_property_in_every_packet_once_twice_and_cut(place: Place) -> 
 def test_q40_properties_that_are_unknown() -> None:
     known = {one.number for one in TABLE}
     for number in set(range(128)) - known:
-        data, _ = with_properties(Place.PUBLISH, bytes((number, 0)))
+        data, _ = with_properties(Carrier.PUBLISH, bytes((number, 0)))
         assert reason_for(data) is R.MALFORMED_PACKET
-    assert reason_for(with_properties(Place.PUBLISH, b"\x81\x01\0")[0]) is R.MALFORMED_PACKET
+    assert reason_for(with_properties(Carrier.PUBLISH, b"\x81\x01\0")[0]) is R.MALFORMED_PACKET
 
 
 def test_values_of_properties_that_cannot_be() -> None:
-    for place, raw, reason in (
-        (Place.PUBLISH, b"\x01\x02", R.PROTOCOL_ERROR),
-        (Place.SUBSCRIBE, b"\x0b\x00", R.PROTOCOL_ERROR),
-        (Place.CONNECT, b"\x17\x02", R.PROTOCOL_ERROR),
-        (Place.CONNECT, b"\x19\x02", R.PROTOCOL_ERROR),
-        (Place.CONNECT, b"\x21\0\0", R.PROTOCOL_ERROR),
-        (Place.CONNECT, b"\x27\0\0\0\0", R.PROTOCOL_ERROR),
-        (Place.CONNACK, b"\x24\x02", R.PROTOCOL_ERROR),
-        (Place.CONNACK, b"\x25\x02", R.PROTOCOL_ERROR),
+    for carrier, raw, reason in (
+        (Carrier.PUBLISH, b"\x01\x02", R.PROTOCOL_ERROR),
+        (Carrier.SUBSCRIBE, b"\x0b\x00", R.PROTOCOL_ERROR),
+        (Carrier.CONNECT, b"\x17\x02", R.PROTOCOL_ERROR),
+        (Carrier.CONNECT, b"\x19\x02", R.PROTOCOL_ERROR),
+        (Carrier.CONNECT, b"\x21\0\0", R.PROTOCOL_ERROR),
+        (Carrier.CONNECT, b"\x27\0\0\0\0", R.PROTOCOL_ERROR),
+        (Carrier.CONNACK, b"\x24\x02", R.PROTOCOL_ERROR),
+        (Carrier.CONNACK, b"\x25\x02", R.PROTOCOL_ERROR),
     ):
-        data, hears_server = with_properties(place, raw)
+        data, hears_server = with_properties(carrier, raw)
         assert reason_for(data, hears_server=hears_server) is reason, raw
 
 
 def test_a_client_names_no_subscription_in_what_it_publishes() -> None:
     """MQTT-3.3.4-6"""
-    data, _ = with_properties(Place.PUBLISH, b"\x0b\1")
+    data, _ = with_properties(Carrier.PUBLISH, b"\x0b\1")
     assert reason_for(data) is R.PROTOCOL_ERROR
     assert Decoder(MAX, 5, hears_server=True).feed(data)
 

@@ -13,7 +13,7 @@ import msgspec
 
 from moorline.client.records.asked import Asked
 from moorline.client.records.digest_exchange import DigestExchange, compare
-from moorline.client.records.parts import Parts
+from moorline.client.records.reassembly import Reassembly
 from moorline.client.records.rows import Facts
 from moorline.core.effects import Effect, Event
 from moorline.core.records import copy as machine
@@ -77,7 +77,7 @@ class CopyOverLink:
         self._exchange: DigestExchange | None = None
         self._comparing: asyncio.Task[None] | None = None
         self._healing: asyncio.TimerHandle | None = None
-        self._parts = Parts()
+        self._parts = Reassembly()
 
     @property
     def is_synced(self) -> bool:
@@ -97,14 +97,14 @@ class CopyOverLink:
 
     def connect(self, caller: Caller) -> None:
         self._caller = caller
-        self._parts = Parts()
+        self._parts = Reassembly()
         caller.pushed = self._pushed
         self._handle(machine.Connected())
 
     def disconnect(self) -> None:
         self._stop_comparing()
         self._caller = None
-        self._handle(machine.Lost())
+        self._handle(machine.LinkLost())
 
     def ask_again(self) -> None:
         """On the same link, behind a refusal, with what is known."""
@@ -176,7 +176,7 @@ class CopyOverLink:
                 if message.sync == self.copy.sync:
                     self._stop_comparing()
                     # There is a link still, but nothing of ours comes by it.
-                    self._handle(machine.Lost())
+                    self._handle(machine.LinkLost())
                     self._listener.refused(message)
 
     def _start(self, start: SyncStart) -> None:

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
-from moorline.client.records.parts import Parts
+from moorline.client.records.reassembly import Reassembly
 from moorline.client.records.settings import RecordSettings
 from moorline.config.addresses import Address
 from moorline.errors import CallFailed, ConfigError, ConnectionLost, MoorlineError
@@ -50,7 +50,7 @@ class Listening:
         self._dial = dial
         self._settings = settings or RecordSettings()
         self._caller: Caller | None = None
-        self._parts = Parts()
+        self._parts = Reassembly()
         self._running: asyncio.Task[None] | None = None
         self._begun: asyncio.Future[None] | None = None
         self._leaving: Caller | None = None
@@ -136,7 +136,7 @@ class Listening:
 
     async def _serve(self, caller: Caller) -> None:
         try:
-            self._parts = Parts()
+            self._parts = Reassembly()
             caller.pushed = self._pushed
             self.subscribe()
             await asyncio.shield(caller.lost)

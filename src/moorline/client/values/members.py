@@ -23,9 +23,9 @@ from moorline.core.directory.replica import (
     Compare,
     Disconnect,
     Failed,
+    LinkLost,
     LoggedIn,
     LogIn,
-    Lost,
     Replica,
     ReplicaState,
     SayHeartbeat,
@@ -128,8 +128,8 @@ class Member:
         self.address = address
         self.why = ""
         """Why it is not current, in words; empty while it is."""
-        self.code = ""
-        """The code of that, where the resolver has answered with one."""
+        self.error: MoorlineError | None = None
+        """The error behind that, if one there is."""
         self.view = MemberView(cluster.published)
         self._cluster = cluster
         self._home = home
@@ -242,7 +242,7 @@ class Member:
         except TimeoutError:
             return self._failed(f"{self.address}: no answer in time")
         except MoorlineError as error:
-            return self._failed(str(error), error.code if isinstance(error, CallFailed) else "")
+            return self._failed(str(error), error)
         finally:
             self._is_busy = False
         if self._caller is not None and not self._caller.is_open:
@@ -250,8 +250,8 @@ class Member:
             return self._failed(f"{self.address}: the connection was lost")
         return event
 
-    def _failed(self, why: str, code: str = "") -> Failed:
-        self.why, self.code = why, code
+    def _failed(self, why: str, error: MoorlineError | None = None) -> Failed:
+        self.why, self.error = why, error
         return Failed(why)
 
     async def _log_in(self) -> Event:
@@ -307,7 +307,7 @@ class Member:
         self._home.news(self)
 
     def _tell_current(self) -> None:
-        self.why = self.code = ""
+        self.why, self.error = "", None
         self._home.news(self)
 
     def _broken(self, error: Exception) -> None:
@@ -316,7 +316,7 @@ class Member:
     def _lost(self, lost: "asyncio.Future[ConnectionLost | Refused]") -> None:
         # What is under way fails by itself, and is told once.
         if not self._is_busy and self._caller is not None and self._caller.lost is lost:
-            self._driver.post(Lost(str(lost.result())))
+            self._driver.post(LinkLost(str(lost.result())))
 
     def _pushed(self, messages: list[Message]) -> None:
         if any(isinstance(message, RightsChanged) for message in messages):

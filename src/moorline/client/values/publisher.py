@@ -23,6 +23,7 @@ import msgspec
 
 from moorline.client.credentials import NO_PROOF, ClientProof, prepared
 from moorline.client.resolver import resolvers_of
+from moorline.client.resolver_cluster import most_telling, with_address
 from moorline.client.values.cluster import Cluster
 from moorline.client.values.commits import Commits
 from moorline.client.values.door import (
@@ -40,7 +41,7 @@ from moorline.client.values.sessions import ValueSessions
 from moorline.config.addresses import Address, listen_address
 from moorline.core.directory.path import DEFAULT, WRITABLE, check_path
 from moorline.core.values.board import Board
-from moorline.errors import AlreadyThere, ConfigError, NotFound, Referred
+from moorline.errors import AlreadyThere, ConfigError, MoorlineError, NotFound, Referred
 from moorline.limits import (
     HELLO_TIMEOUT_MS,
     KEEPALIVE_MS,
@@ -132,7 +133,7 @@ class MemberFacts(msgspec.Struct, frozen=True):
     why: str
     refused: int
     code: str = ""
-    """Of the error by which the resolver refuses this publisher as a whole, as DENIED."""
+    """Of the error behind that, as DENIED, UNTRUSTED or UNREACHABLE; empty where there is none."""
 
 
 class Publisher:
@@ -364,6 +365,17 @@ class Publisher:
     def members(self) -> list[MemberFacts]:
         return [_facts_of(member) for member in self._cluster.everybody()]
 
+    def failure(self) -> MoorlineError | None:
+        """Why no resolver takes us, where that is more than that none is there: a proof that fails, a right
+        that none gives."""
+        everybody = self._cluster.everybody()
+        errors = {place: one.error for place, one in enumerate(everybody) if one.error is not None}
+        telling = most_telling(errors)
+        if telling is None:
+            return None
+        member, error = telling
+        return with_address(error, everybody[member].address)
+
     # --- what members ask of us (client.values.members.Home) -----------------------------------------
 
     async def call(self, address: Address, pushed: Callable[[list[Message]], None]) -> Caller:
@@ -454,7 +466,7 @@ def _facts_of(member: Member) -> MemberFacts:
         member.is_degraded,
         member.why,
         len(member.view.refused),
-        member.code,
+        member.error.code if member.error is not None else "",
     )
 
 

@@ -290,10 +290,14 @@ class Subscriber:
             refused = await self._subscribe_there(instance, paths)
         except (MoorlineError, TimeoutError) as error:
             self._failures.note(instance, monotonic_ms())
+            for path in paths:
+                self._steps.tried(path, instance, has_failed=True)
             if isinstance(error, MoorlineError):
                 return dict.fromkeys(paths, error)
             late = Unreachable(f"{self._steps.address_of(instance)}: no answer in time")
             return dict.fromkeys(paths, late)
+        for path in paths:
+            self._steps.tried(path, instance, has_failed=path in refused)
         return {
             path: CallFailed.of(code, f"{path}: {said(code)}") for path, code in refused.items()
         }

@@ -23,7 +23,7 @@ from moorline.client.values.link import (
     Updated,
 )
 from moorline.config.addresses import listen_address
-from moorline.core.values.choice import Candidate, Failures, choose
+from moorline.core.values.choice import Candidate, Failures, Turns, choose_in_turn
 from moorline.errors import ConnectionLost, MoorlineError, NoSuchValue, Unreachable
 from moorline.net.clock import monotonic_ms
 from moorline.wire.value import SubscribedValue
@@ -49,6 +49,8 @@ class SubscriptionSteps:
         self._resolver = resolver
         self._settings = settings
         self._failures = failures
+        self._turns = Turns()
+        """Of those that go through the flow once; durable ones keep their own."""
         self._chance = Random(secrets.randbits(64))
         self._updated, self._ended, self._lost = updated, ended, lost
         self._is_held = is_held
@@ -86,9 +88,18 @@ class SubscriptionSteps:
             if isinstance(found, MoorlineError):
                 errors[path] = found
             else:
-                one = choose(found, self._failures, self._chance, monotonic_ms())
+                now_ms = monotonic_ms()
+                tried = self._turns.of(path, now_ms)
+                one = choose_in_turn(found, tried, self._failures, self._chance, now_ms)
                 chosen.setdefault(one.instance, []).append(path)
         return chosen, errors
+
+    def tried(self, path: str, instance: bytes, *, has_failed: bool) -> None:
+        """What came of a choice."""
+        if has_failed:
+            self._turns.failed(path, instance, monotonic_ms())
+        else:
+            self._turns.found(path)
 
     async def _resolved(self, paths: Sequence[str]) -> dict[str, list[Candidate] | MoorlineError]:
         answers = await self._resolver.resolve_all(paths) if paths else []

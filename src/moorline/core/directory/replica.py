@@ -78,7 +78,7 @@ class Failed(Event, frozen=True):
     why: str
 
 
-class Lost(Event, frozen=True):
+class LinkLost(Event, frozen=True):
     """The connection is gone; also while nothing was under way."""
 
     why: str
@@ -199,7 +199,7 @@ class Replica(Machine[ReplicaState]):
                 assert self.state is S.CURRENT, "nobody else has that timer"
                 self._is_asking = True
                 return [SayHeartbeat()]
-            case Failed(why) | Lost(why):
+            case Failed(why) | LinkLost(why):
                 return self._failed(why)
             case Stop():
                 self.move(S.STOPPED)

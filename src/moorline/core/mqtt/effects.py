@@ -131,7 +131,7 @@ class ForgetReceived(Effect, frozen=True):
 # --- of what a client gets ------------------------------------------------------------------------
 
 
-class Place(msgspec.Struct, frozen=True, gc=False):
+class MessagePosition(msgspec.Struct, frozen=True, gc=False):
     """Where a message that is in flight stands, so that it is known again after a restart.
 
     `source` is the group that it comes from, or empty for the session's own subscriptions.
@@ -146,7 +146,7 @@ class Sent(msgspec.Struct, frozen=True, gc=False):
     """One exchange of qos 1 or 2 that is not finished, as it is kept."""
 
     packet_id: int
-    place: Place
+    position: MessagePosition
     qos: int
     is_released: bool = False
     """The client has it, PUBREC came, and PUBREL is what it is waiting for."""

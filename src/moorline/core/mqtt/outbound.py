@@ -11,7 +11,7 @@ qos 1 is not kept: after a crash of the node it may come under another id, as a 
 
 Invariants, looked at by `check`:
 
-    O1  a message is in one exchange at most, and each is found by its packet id and by its place
+    O1  a message is in one exchange at most, and each is found by its packet id and by its position
     O2  what was sent on this connection and has no last answer is counted, and within the receive maximum
     O3  an id that may still be kept is nobody else's
 """
@@ -27,9 +27,9 @@ from moorline.core.mqtt.effects import (
     ForgetSent,
     KeepReleased,
     KeepSent,
+    MessagePosition,
     MessagesDone,
     MessagesFailed,
-    Place,
     SayAcks,
     SayPublishes,
     Sent,
@@ -46,7 +46,7 @@ NO_FEED = -1
 class Outgoing(msgspec.Struct, gc=False):
     """A message for the client, as its subscriptions grant it (core/mqtt/subscriptions.py)."""
 
-    place: Place
+    position: MessagePosition
     feed: int
     """Of the delivery that it comes from, above 0; or NO_FEED."""
     topic: str
@@ -77,16 +77,18 @@ class _Exchange:
         "is_counted",
         "is_gone",
         "packet_id",
-        "place",
+        "position",
         "publish",
         "qos",
         "state",
         "was_sent",
     )
 
-    def __init__(self, packet_id: int, place: Place, qos: int, state: _State, feed: int) -> None:
+    def __init__(
+        self, packet_id: int, position: MessagePosition, qos: int, state: _State, feed: int
+    ) -> None:
         self.packet_id = packet_id
-        self.place = place
+        self.position = position
         self.qos = qos
         self.state = state
         self.feed = feed
@@ -112,12 +114,12 @@ class Outbound:
         """Exchanges whose messages are to be delivered again."""
         self._next_id = 1
         self._by_id: dict[int, _Exchange] = {}
-        self._by_place: dict[Place, _Exchange] = {}
+        self._by_position: dict[MessagePosition, _Exchange] = {}
         self.expired = 0
         self.too_large = 0
         for one in sent:
             state = _State.RELEASED if one.is_released else _State.AGAIN
-            exchange = self._open(one.packet_id, one.place, one.qos, state, 0)
+            exchange = self._open(one.packet_id, one.position, one.qos, state, 0)
             exchange.was_sent = True
             self._unplaced += 1
 
@@ -155,9 +157,9 @@ class Outbound:
         say: list[Publish] = []
         done: list[tuple[int, int]] = []
         forget: list[int] = []
-        places = self._by_place
+        known_positions = self._by_position
         for one in messages:
-            known = places.get(one.place) if places else None
+            known = known_positions.get(one.position) if known_positions else None
             if known is not None:
                 self._unplaced -= not known.feed
                 known.feed = one.feed
@@ -167,25 +169,25 @@ class Outbound:
                 elif known.state is _State.OVER:
                     known.state = _State.FORGETTING
                     forget.append(known.packet_id)
-                    done.append((one.feed, one.place.offset))
+                    done.append((one.feed, one.position.offset))
                 elif known.state is _State.FORGETTING:
-                    done.append((one.feed, one.place.offset))
+                    done.append((one.feed, one.position.offset))
                 elif known.state is _State.KEEPING:
                     known.publish = self._count(known, one, now_ms)
                 continue  # all others are with the client already
             if one.expires_at_ms and one.expires_at_ms <= now_ms:
                 self.expired += 1
-                done.append((one.feed, one.place.offset))
+                done.append((one.feed, one.position.offset))
             elif not one.qos:
                 say.append(_publish(one, 0, 0, False, now_ms))
-                done.append((one.feed, one.place.offset))
+                done.append((one.feed, one.position.offset))
             elif one.qos == 1:
-                new = self._open(self._free_id(), one.place, 1, _State.SENT, one.feed)
+                new = self._open(self._free_id(), one.position, 1, _State.SENT, one.feed)
                 say.append(self._count(new, one, now_ms))
             else:
-                new = self._open(self._free_id(), one.place, 2, _State.KEEPING, one.feed)
+                new = self._open(self._free_id(), one.position, 2, _State.KEEPING, one.feed)
                 new.publish = self._count(new, one, now_ms)
-                keep.append(Sent(new.packet_id, one.place, 2))
+                keep.append(Sent(new.packet_id, one.position, 2))
         assert self._counted <= self._receive_max, "more was delivered than there is room for"
         effects: list[Effect] = [KeepSent(keep)] if keep else []
         if say:
@@ -239,8 +241,8 @@ class Outbound:
         release: list[int] = []
         forget: list[int] = []
         for one in list(self._by_id.values()):
-            place = one.place
-            if place.source != source or place.shard != shard or place.offset >= below:
+            position = one.position
+            if position.source != source or position.shard != shard or position.offset >= below:
                 continue
             one.is_gone = True
             if one.state is _State.OVER:
@@ -314,7 +316,7 @@ class Outbound:
         """The client has it, or will not."""
         self._uncount(one)
         if one.feed:
-            done.append((one.feed, one.place.offset))
+            done.append((one.feed, one.position.offset))
         if one.qos == 1:
             self._close(one)
         elif one.feed or one.is_gone:
@@ -332,14 +334,16 @@ class Outbound:
         self._next_id = packet_id % PACKET_ID_MAX + 1
         return packet_id
 
-    def _open(self, packet_id: int, place: Place, qos: int, state: _State, feed: int) -> _Exchange:
-        one = _Exchange(packet_id, place, qos, state, feed)
-        self._by_id[packet_id] = self._by_place[place] = one
+    def _open(
+        self, packet_id: int, position: MessagePosition, qos: int, state: _State, feed: int
+    ) -> _Exchange:
+        one = _Exchange(packet_id, position, qos, state, feed)
+        self._by_id[packet_id] = self._by_position[position] = one
         return one
 
     def _close(self, one: _Exchange) -> None:
         del self._by_id[one.packet_id]
-        del self._by_place[one.place]
+        del self._by_position[one.position]
         self._unplaced -= not one.feed
 
     def _count(self, one: _Exchange, message: Outgoing, now_ms: int) -> Publish:
@@ -362,15 +366,17 @@ class Outbound:
         """All open exchanges in their order, as a restart or another node takes them."""
         released = (_State.RELEASED, _State.OVER, _State.FORGETTING)
         return [
-            Sent(one.packet_id, one.place, one.qos, one.state in released)
+            Sent(one.packet_id, one.position, one.qos, one.state in released)
             for one in self._by_id.values()
             if one.state is not _State.KEEPING
         ]
 
     def check(self) -> None:
         """Asserts the invariants."""
-        by_place = {one.place: one for one in self._by_id.values()}
-        assert by_place == self._by_place, f"O1: {len(by_place)} places of {len(self._by_id)} ids"
+        by_position = {one.position: one for one in self._by_id.values()}
+        assert by_position == self._by_position, (
+            f"O1: {len(by_position)} positions of {len(self._by_id)} ids"
+        )
         for packet_id, one in self._by_id.items():
             assert one.packet_id == packet_id, f"O1: {one.packet_id} is found as {packet_id}"
             assert 1 <= packet_id <= PACKET_ID_MAX, f"O1: {packet_id} is no packet id"

@@ -82,7 +82,7 @@ class Admission:
             found = self._subscriptions.get(number)
             if found is None or found.standing is not Standing.WAITING:
                 continue
-            how, since, digest = beginning = self._beginning(found, table)
+            how, since, digest = beginning = self._beginning(found, table, snapshot)
             same = found.audience.number, beginning
             scan = None if found.is_alone else shared.get(same)
             is_ready = found.full_ms is None and found.rights_version >= rights_version
@@ -118,15 +118,15 @@ class Admission:
         self.scans[scan.number] = scan
         return scan
 
-    def _beginning(self, found: Subscription, table: Table) -> Beginning:
+    def _beginning(self, found: Subscription, table: Table, until: Snapshot) -> Beginning:
         if found.snapshot is not None and found.digest is not None:
             # It was synced here, and the ring does not reach back to it: the log may.
-            if found.snapshot.xmin >= table.good_from:
+            if table.reach.reaches(found.snapshot, until):
                 return How.REPLAY, found.snapshot, found.digest
             return How.DIGEST, None, None
         wanted = found.wanted
-        cursor = wanted.cursor
-        if cursor is not None and not misfit(cursor, table, wanted.filter.hash, wanted.permit.hash):
+        cursor, of = wanted.cursor, (wanted.filter.hash, wanted.permit.hash)
+        if cursor is not None and misfit(cursor, table, *of, until) is None:
             return How.REPLAY, cursor.snapshot, cursor.digest
         return wanted.otherwise, None, None
 

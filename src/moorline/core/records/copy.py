@@ -42,7 +42,7 @@ class Connected(Event, frozen=True):
     """There is a link, to any node."""
 
 
-class Lost(Event, frozen=True):
+class LinkLost(Event, frozen=True):
     """It is gone, or the node cut it."""
 
 
@@ -136,7 +136,7 @@ class Copy(Machine[Copying]):
         match event:
             case Connected():
                 return self._subscribe()
-            case Lost():
+            case LinkLost():
                 # All that was applied stays: the next sync goes on from it.
                 self._unseen = None
                 self.move(Copying.APART)

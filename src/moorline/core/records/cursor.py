@@ -68,7 +68,7 @@ class Why(Enum):
     OLD = "the log does not reach back to it"
 
 
-class Cursor(msgspec.Struct, frozen=True):
+class TableCursor(msgspec.Struct, frozen=True):
     table: str
     epoch: str
     snapshot: Snapshot | None
@@ -107,7 +107,7 @@ class SigningKeys:
         assert all(len(key.secret) >= SECRET_BYTES for key in self._by_id.values()), "short secrets"
         self._newest = self._by_id[max(self._by_id)]
 
-    def sign(self, cursor: Cursor) -> str:
+    def sign(self, cursor: TableCursor) -> str:
         place = cursor.facts + _encoder.encode(_numbers(cursor.snapshot))
         length = (HEAD_BYTES + len(place)).to_bytes(2, "big")
         head = bytes((VERSION,)) + length + self._newest.id.to_bytes(4, "big")
@@ -115,11 +115,11 @@ class SigningKeys:
         data = head + _mac(self._newest, head, body) + body
         return text_of(data)
 
-    def open_cursor(self, text: str, now_s: int) -> Cursor | Why:
+    def open_cursor(self, text: str, now_s: int) -> TableCursor | Why:
         data = _data_of(text)
         return Why.MALFORMED if data is None else self._opened(data, now_s)
 
-    def open_brief(self, brief: bytes, asked: Asked, now_s: int) -> Cursor | Why:
+    def open_brief(self, brief: bytes, asked: Asked, now_s: int) -> TableCursor | Why:
         """FORGED where it is of anything else than what is asked for."""
         if len(brief) < HEAD_BYTES or _brief_length(brief) != len(brief):
             return Why.MALFORMED
@@ -130,7 +130,7 @@ class SigningKeys:
         key = self._by_id.get(int.from_bytes(brief[3:MAC_AT], "big"))
         return len(brief) < HEAD_BYTES or (key is not None and key.valid_until_s > now_s)
 
-    def _opened(self, data: bytes, now_s: int) -> Cursor | Why:
+    def _opened(self, data: bytes, now_s: int) -> TableCursor | Why:
         if len(data) < HEAD_BYTES or data[0] != VERSION:
             return Why.MALFORMED
         head, mac, body = data[:MAC_AT], data[MAC_AT:HEAD_BYTES], data[HEAD_BYTES:]
@@ -176,8 +176,14 @@ def _data_of(text: str) -> bytes | None:
         return None
 
 
-def misfit(cursor: Cursor, table: Table, filter_hash: bytes, permit_hash: bytes) -> Why | None:
-    """Why this cursor leads to no replay of this subscription; None if it does."""
+def misfit(
+    cursor: TableCursor,
+    table: Table,
+    filter_hash: bytes,
+    permit_hash: bytes,
+    until: Snapshot | None = None,
+) -> Why | None:
+    """Why this cursor leads to no replay of this subscription, up to there; None if it does."""
     if cursor.table != table.name:
         return Why.OTHER_TABLE
     if cursor.epoch != table.epoch:
@@ -188,7 +194,7 @@ def misfit(cursor: Cursor, table: Table, filter_hash: bytes, permit_hash: bytes)
         return Why.OTHER_PERMIT
     if cursor.snapshot is None:
         return Why.NO_SNAPSHOT
-    if cursor.snapshot.xmin < table.good_from:
+    if not table.reach.reaches(cursor.snapshot, until):
         return Why.OLD
     return None
 
@@ -213,7 +219,7 @@ def _mac(key: SigningKey, head: bytes, body: bytes) -> bytes:
     return hmac.digest(key.secret, head + body, hashlib.sha256)[:MAC_BYTES]
 
 
-def _of_what(one: Cursor | Asked) -> _OfWhat:
+def _of_what(one: TableCursor | Asked) -> _OfWhat:
     return _OfWhat(one.table, one.epoch, one.filter_hash, one.permit_hash, bytes(one.digest))
 
 
@@ -232,7 +238,7 @@ def _brief_length(data: bytes) -> int:
     return int.from_bytes(data[1:3], "big")
 
 
-def _cursor_of(body: bytes, length: int) -> Cursor:
+def _cursor_of(body: bytes, length: int) -> TableCursor:
     facts, place, rest = body[:FACTS_BYTES], body[FACTS_BYTES:length], body[length:]
     numbers = _place_decoder.decode(place)
     of = _of_what_decoder.decode(rest)
@@ -246,4 +252,4 @@ def _cursor_of(body: bytes, length: int) -> Cursor:
         # By way of its text, which checks what a snapshot has to be.
         snapshot = Snapshot.parse(f"{xmin}:{xmin + width}:{','.join(map(str, open_))}")
     digest = Digest.from_bytes(of.digest)
-    return Cursor(of.table, of.epoch, snapshot, of.filter_hash, of.permit_hash, digest, facts)
+    return TableCursor(of.table, of.epoch, snapshot, of.filter_hash, of.permit_hash, digest, facts)

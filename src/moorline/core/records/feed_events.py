@@ -9,7 +9,7 @@ from enum import Enum
 import msgspec
 
 from moorline.core.effects import Effect, Event
-from moorline.core.records.cursor import Cursor
+from moorline.core.records.cursor import TableCursor
 from moorline.core.records.filter import Filter
 from moorline.core.records.permit import Permit
 from moorline.core.records.scan_room import ScanRoom
@@ -36,7 +36,7 @@ class Wanted(msgspec.Struct, frozen=True):
     filter: Filter
     permit: Permit
     rights_version: int
-    cursor: Cursor | None = None
+    cursor: TableCursor | None = None
     otherwise: How = How.FULL
     """Where there is no replay: by what the client says it knows."""
 

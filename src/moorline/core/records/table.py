@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from moorline.core.records.log_reach import LogReach
 from moorline.core.records.snapshot import Snapshot
 
 
@@ -70,8 +71,8 @@ class Table(msgspec.Struct, frozen=True):
     """64 bits: the seed of its row hashes."""
     epoch: str
     """Registration, cluster and timeline: of another one no snapshot says anything."""
-    good_from: int
-    """The log is good for snapshots whose `xmin` is at or above it."""
+    reach: LogReach = LogReach()
+    """From which snapshots on its log tells all that is behind them."""
 
 
 class Before(NamedTuple):

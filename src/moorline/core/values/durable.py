@@ -13,8 +13,8 @@ Invariants:
         at one publisher
     S2  at most `DURABLE_ASKS_MAX` asks are under way, of at most `DURABLE_PATHS_PER_ASK` paths each
 
-Of n publishers of a path, n tries in a row reach all n (S3 of the design). An answer to what was given up is
-not taken: it names another ask, or another try (S6).
+Of n publishers of a path, n tries in a row reach all n, however long they take: S3 of the design, and
+`choose_in_turn`. An answer to what was given up is not taken: it names another ask, or another try (S6).
 
 Design: docs/design/resolver.md.
 """
@@ -29,7 +29,7 @@ import msgspec
 from moorline.core.chance import Chance
 from moorline.core.effects import Effect, Event, SetTimer, TimerFired
 from moorline.core.machine import Machine
-from moorline.core.values.choice import Candidate, Failures, choose
+from moorline.core.values.choice import Candidate, Failures, Tried, choose_in_turn, with_last
 from moorline.core.values.durable_events import (
     AttemptFailed,
     Drop,
@@ -78,8 +78,7 @@ class Wanted(msgspec.Struct):
     tries: int = 0
     """In a row, that did not lead to a value."""
     instance: bytes = b""
-    refused_by: frozenset[bytes] = frozenset()
-    """Publishers that were reached and had no value for it: others come first."""
+    tried: Tried = ()
 
 
 class Durable(Machine[DurableState]):
@@ -135,8 +134,6 @@ class Durable(Machine[DurableState]):
             case Ended(instance, paths, why):
                 here = self._alive.get(instance, set())
                 ended = [path for path in paths if path in here]
-                for path in ended:
-                    self._refused(self._paths[path], instance)
                 return [*self._fail(ended, why, now_ms), *self._go_on(now_ms)]
             case TimerFired(name) if name == DUE:
                 self._timer_ms = None
@@ -237,11 +234,15 @@ class Durable(Machine[DurableState]):
         return [*effects, *self._go_on(now_ms)]
 
     def _chosen(self, one: Wanted, candidates: Sequence[Candidate], now_ms: int) -> bytes:
-        willing = [each for each in candidates if each.instance not in one.refused_by]
-        if not willing:
-            # All of them were asked once: the next round begins.
-            one.refused_by = frozenset()
-        return choose(willing or candidates, self._failures, self._chance, now_ms).instance
+        chosen = choose_in_turn(
+            candidates, one.tried, self._failures, self._chance, now_ms
+        ).instance
+        if one.tried:
+            # Who is not there any more has no turn.
+            there = {each.instance for each in candidates}
+            one.tried = tuple(each for each in one.tried if each in there)
+        one.tried = with_last(one.tried, chosen)
+        return chosen
 
     def _subscribed(self, attempt: int, refused: Mapping[str, str], now_ms: int) -> list[Effect]:
         instance, paths = self._attempts.pop(attempt, (b"", []))
@@ -257,11 +258,10 @@ class Durable(Machine[DurableState]):
             if why is None:
                 one = self._paths[path]
                 one.state, one.instance, one.tries = PathState.ALIVE, instance, 0
-                one.refused_by = frozenset()
+                one.tried = ()
                 self._alive.setdefault(instance, set()).add(path)
                 alive.append(path)
             else:
-                self._refused(self._paths[path], instance)
                 failed.setdefault(why, []).append(path)
         effects: list[Effect] = []
         if alive:
@@ -288,6 +288,8 @@ class Durable(Machine[DurableState]):
         for path in paths:
             one = self._paths[path]
             if one.state is PathState.ALIVE:
+                # It had its turn: whoever is lost or ended comes last.
+                one.tried = (one.instance,)
                 self._leave(path, one)
             one.state, one.under = PathState.WANTED, 0
             # Counted per path: one that fails for long is asked for seldom, beside others that are new.
@@ -329,9 +331,6 @@ class Durable(Machine[DurableState]):
         if not here:
             del self._alive[one.instance]
         one.instance = b""
-
-    def _refused(self, one: Wanted, instance: bytes) -> None:
-        one.refused_by |= {instance}
 
     def invariants(self) -> None:
         asked = {path: ask for ask, paths in self._asks.items() for path in paths}

@@ -331,8 +331,8 @@ class _Recovery(FolderChanges):
         return [state for lines in copies for state in lines.states if state is not None]
 
     def _why_bad(self, scan: Scan) -> str:
-        name, stretches = next((name, bad) for name, bad in scan.bad.items() if bad)
-        start, end = stretches[0]
+        name, bad_parts = next((name, bad) for name, bad in scan.bad.items() if bad)
+        start, end = bad_parts[0]
         return f"{message_file(name)} at byte {start}: {end - start} bytes are no record"
 
 

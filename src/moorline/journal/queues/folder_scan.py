@@ -130,8 +130,8 @@ class Scan:
     def places_of_bad(self) -> list[float]:
         """Of every stretch that is no record a number between the ids before and behind it."""
         places = []
-        for name, stretches in self.bad.items():
-            for start, _ in stretches:
+        for name, bad_parts in self.bad.items():
+            for start, _ in bad_parts:
                 before = [one.lsn for one in self.records[name] if one.offset < start]
                 behind = [one.lsn for one in self.records[name] if one.offset > start]
                 if before or behind:
@@ -143,11 +143,11 @@ class Scan:
 
         The end of a file is passed over unless `tails_too`: a write that a crash has cut short.
         """
-        for name, stretches in self.bad.items():
+        for name, bad_parts in self.bad.items():
             records = self.records[name]
             if first is not None and records and records[-1].lsn < first.lsn:
                 continue  # a file that was left before the first of them was written
-            for start, end in stretches:
+            for start, end in bad_parts:
                 is_before = first is not None and name == first.file and start < first.offset
                 is_tail = end == self.sizes[name]
                 if not is_before and (tails_too or not is_tail):

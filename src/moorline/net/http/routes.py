@@ -13,7 +13,7 @@ from moorline.net.http.messages import Request, Response, text_response
 if TYPE_CHECKING:
     from moorline.net.http.websocket import WebSocket
 
-Handler = Callable[[Request], Response | Awaitable[Response]]
+RouteHandler = Callable[[Request], Response | Awaitable[Response]]
 
 
 class Entry(Enum):
@@ -51,7 +51,7 @@ class Route(msgspec.Struct, frozen=True):
     method: str
     path: str
     """Exact, or all that begins with it if it ends with `/` and `is_prefix` is set."""
-    handler: Handler
+    handler: RouteHandler
     entry: Entry = Entry.JUDGED
     is_prefix: bool = False
     is_held: bool = False

@@ -6,7 +6,6 @@ select setval('moorline_records.log_limit_{n}', {log_rows_max});
 create table moorline_records.log_{n} (
     n bigint not null,
     xid xid8 not null,
-    at timestamptz not null,
     kind "char" not null,
     {log_columns},
     prev_seq bigint,
@@ -36,9 +35,9 @@ begin
         when tg_op operator(pg_catalog.=) 'UPDATE' then new.moor_seq
         else pg_catalog.nextval('moorline_records.seq_{n}'::pg_catalog.regclass)
     end;
-    insert into moorline_records.log_{n} (n, xid, at, kind, {log_names}, prev_seq, prev_xid)
+    insert into moorline_records.log_{n} (n, xid, kind, {log_names}, prev_seq, prev_xid)
     select
-        line.n, pg_catalog.pg_current_xact_id(), pg_catalog.clock_timestamp(), line.kind,
+        line.n, pg_catalog.pg_current_xact_id(), line.kind,
         {line_names}, line.prev_seq, line.prev_xid
     from moorline_records.log_limit_{n} as bound
     where line.n operator(pg_catalog.<=) bound.last_value;
@@ -50,8 +49,8 @@ revoke all on function moorline_records.log_{n}() from public;
 create function moorline_records.truncate_{n}() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $moorline$
 begin
-    insert into moorline_records.log_{n} (n, xid, at, kind)
-    select line.n, pg_current_xact_id(), clock_timestamp(), 'T'
+    insert into moorline_records.log_{n} (n, xid, kind)
+    select line.n, pg_current_xact_id(), 'T'
     from (select nextval('moorline_records.seq_{n}') as n offset 0) as line, moorline_records.log_limit_{n} as bound
     where line.n <= bound.last_value;
     return null;

@@ -1,14 +1,13 @@
--- The oldest lines: beyond their life, or so many that the limit would be reached. What is asked of the log from now on
--- must be above all of them. Only the first ones are looked at, so that a look at a long log costs little.
+-- The oldest lines, of those that were visible at a moment. No more at a time than is soon done.
 with gone as (
     delete from moorline_records.log_{n} l
-    using (select xid, n, at from moorline_records.log_{n} order by xid, n limit {rows_max}) first
-    where
-        l.xid = first.xid and l.n = first.n
-        and (
-            first.at < now() - make_interval(secs => {life_s})
-            or first.n <= (select last_value from moorline_records.seq_{n}) - {rows_kept}
-        )
+    using (
+        select xid, n from moorline_records.log_{n}
+        where xid < '{xmax}' and xid <> all ('{open}'::xid8[]) and n <= {upto}
+        order by xid, n
+        limit {rows_max}
+    ) first
+    where l.xid = first.xid and l.n = first.n
     returning l.xid
 )
 select count(*) as rows, max(xid)::text as xid from gone;

@@ -7,4 +7,5 @@ drop function if exists moorline_records.log_{n}() cascade;
 drop function if exists moorline_records.stamp_{n}() cascade;
 drop table if exists moorline_records.log_{n};
 drop sequence if exists moorline_records.seq_{n}, moorline_records.log_n_{n}, moorline_records.log_limit_{n};
+delete from moorline_records.moment where n = {n};
 delete from moorline_records.registration where n = {n};

@@ -1,2 +1,2 @@
-drop table moorline_records.registration;
+drop table moorline_records.registration, moorline_records.moment;
 drop schema moorline_records;

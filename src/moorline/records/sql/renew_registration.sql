@@ -5,5 +5,7 @@ set
     parent = {parent},
     cluster = {cluster},
     epoch = gen_random_uuid(),
-    good_from = pg_snapshot_xmax(pg_current_snapshot())
+    cleared_below = pg_snapshot_xmax(pg_current_snapshot()),
+    pruned_below = '0',
+    pruned_at = null
 where r.n = {n};

@@ -18,9 +18,20 @@ create table if not exists moorline_records.registration (
     epoch uuid not null,
     -- System identifier and database: in another one no transaction number here means anything.
     cluster text not null,
-    good_from xid8 not null,
+    -- How far back the log reaches (core/records/log_reach.py).
+    cleared_below xid8 not null default '0',
+    pruned_below xid8 not null default '0',
+    pruned_at pg_snapshot,
     log_rows_max bigint not null,
     -- All lines up to this one were written. Never above the sequence that writers look at.
     log_limit bigint not null,
     created_at timestamptz not null default now()
+);
+
+-- What was visible when: a line goes when it was visible for as long as lines are kept, however long ago it was written.
+create table if not exists moorline_records.moment (
+    n integer not null,
+    at timestamptz not null,
+    snapshot pg_snapshot not null,
+    primary key (n, at)
 );

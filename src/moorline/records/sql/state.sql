@@ -6,7 +6,9 @@ select
     i.cluster as cluster_now,
     i.timeline,
     r.relation,
-    r.good_from::text as good_from,
+    r.cleared_below::text as cleared_below,
+    r.pruned_below::text as pruned_below,
+    r.pruned_at::text as pruned_at,
     r.log_limit,
     (
         select md5(string_agg(

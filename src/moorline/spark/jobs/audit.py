@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from moorline.catalog.address import OPEN_ERRORS, unreachable
-from moorline.catalog.place import CatalogPlace
+from moorline.catalog.location import CatalogLocation
 from moorline.core.sets.digest import Digest
 from moorline.errors import ConfigError, DriftFound
 from moorline.limits import AUDIT_PIECE_ROWS, AUDIT_PREFIXES_PER_TASK, PIPELINE_TASKS_MIN
@@ -127,7 +127,7 @@ class AssociationAudit(DataSource):
         return "service int, bucket int, count long, high long, low long, wrong long"
 
     def reader(self, schema: StructType) -> "AuditReader":  # noqa: ARG002
-        return AuditReader(CatalogPlace(self.options["dsn"], self.options["file"]))
+        return AuditReader(CatalogLocation(self.options["dsn"], self.options["file"]))
 
 
 class _Partition(InputPartition):
@@ -137,7 +137,7 @@ class _Partition(InputPartition):
 
 
 class AuditReader(DataSourceReader):
-    def __init__(self, catalog: CatalogPlace) -> None:
+    def __init__(self, catalog: CatalogLocation) -> None:
         self._catalog = catalog
 
     def partitions(self) -> list[InputPartition]:
@@ -148,7 +148,7 @@ class AuditReader(DataSourceReader):
         yield asyncio.run(_audited(self._catalog, partition.first))
 
 
-async def _audited(catalog: CatalogPlace, first: int) -> pa.RecordBatch:
+async def _audited(catalog: CatalogLocation, first: int) -> pa.RecordBatch:
     """The associations whose hashes begin so: digests by service and first byte."""
     found: dict[tuple[int, int], _Sum] = {}
     connection = await _connected(catalog)
@@ -200,7 +200,7 @@ def _add(found: dict[tuple[int, int], _Sum], rows: list[Any]) -> None:
         one.halves ^= mixed[place]
 
 
-async def _connected(catalog: CatalogPlace) -> Any:
+async def _connected(catalog: CatalogLocation) -> Any:
     import asyncpg
 
     dsn = catalog.address()
@@ -210,7 +210,7 @@ async def _connected(catalog: CatalogPlace) -> Any:
         raise unreachable(dsn, error) from None
 
 
-async def _fetch(catalog: CatalogPlace, statement: str) -> list[Any]:
+async def _fetch(catalog: CatalogLocation, statement: str) -> list[Any]:
     import asyncpg
 
     connection = await _connected(catalog)
@@ -224,7 +224,7 @@ async def _fetch(catalog: CatalogPlace, statement: str) -> list[Any]:
 
 def audit(
     spark: "SparkSession",
-    catalog: CatalogPlace,
+    catalog: CatalogLocation,
     clients: Mapping[str, Side] | None = None,
     seen: Seen = nobody,
 ) -> list[Audited]:
@@ -252,7 +252,7 @@ def audit(
 
 
 def _with_client(
-    spark: "SparkSession", catalog: CatalogPlace, one: Audited, side: Side, seen: Seen
+    spark: "SparkSession", catalog: CatalogLocation, one: Audited, side: Side, seen: Seen
 ) -> Audited:
     """The client's list too; what it differs by is counted only where it does."""
     one = msgspec.structs.replace(one, client=digest_of(spark, side, seen))
@@ -263,7 +263,7 @@ def _with_client(
     return msgspec.structs.replace(one, only_client=found.only_left, only_node=found.only_right)
 
 
-def services_of(catalog: CatalogPlace, clients: Mapping[str, Side]) -> list[Any]:
+def services_of(catalog: CatalogLocation, clients: Mapping[str, Side]) -> list[Any]:
     """Those of the catalog, if it can be reached, and has those that clients are given for."""
     services = asyncio.run(_fetch(catalog, SERVICES))
     names = [row["name"] for row in services]
@@ -275,7 +275,7 @@ def services_of(catalog: CatalogPlace, clients: Mapping[str, Side]) -> list[Any]
 
 
 def _recomputed(
-    spark: "SparkSession", catalog: CatalogPlace, seen: Seen
+    spark: "SparkSession", catalog: CatalogLocation, seen: Seen
 ) -> tuple[dict[int, dict[int, Digest]], dict[int, int]]:
     """The digests of all buckets from the ids themselves; and how many stored hashes are wrong."""
     spark.dataSource.register(AssociationAudit)
@@ -298,7 +298,7 @@ def _wrong(kept: Mapping[int, Digest], true: Mapping[int, Digest]) -> list[int]:
     ]
 
 
-async def _at_once(catalog: CatalogPlace, service: int, bucket: int) -> tuple[Digest, Digest]:
+async def _at_once(catalog: CatalogLocation, service: int, bucket: int) -> tuple[Digest, Digest]:
     """The kept and the true digest of one bucket, as they are together."""
     connection = await _connected(catalog)
     try:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def prove(
     spark: "SparkSession",
-    reach: "Options",
+    endpoint: "Options",
     one: "Flow",
     checkpoint: str,
     query: str,
@@ -32,9 +32,9 @@ def prove(
     """The report, with what both sides have of the batches of this run."""
     from moorline.spark.jobs.flows import complete
 
-    sink = complete(one.sink, reach)
+    sink = complete(one.sink, endpoint)
     is_whole = sink["format"] != "moorline"
-    source = _source(spark, complete(one.source, reach), run, is_whole=is_whole)
+    source = _source(spark, complete(one.source, endpoint), run, is_whole=is_whole)
     expected = one.function(source)
     if "topic" in sink and not is_whole:
         from pyspark.sql import functions
@@ -143,8 +143,8 @@ def _published(
 
     from moorline.spark.writer import key_at
 
-    reach = {name: value for name, value in sink.items() if is_of_endpoint(name)}
-    key = key_at(endpoint_of(reach), query)
+    endpoint = {name: value for name, value in sink.items() if is_of_endpoint(name)}
+    key = key_at(endpoint_of(endpoint), query)
     # A run may have begun with an older node.
     keys = {key, key_before(key)}
     places = range(FLOW_PARTITIONS_MAX)
@@ -152,7 +152,7 @@ def _published(
     first, upto = run.numbers
     frame = (
         spark.read.format("moorline")
-        .options(**reach)
+        .options(**endpoint)
         .option("topics", sink.get("topic", "#,$dead/#"))
         .option("includeSystem", "true")
         .option("includeHeaders", "true")

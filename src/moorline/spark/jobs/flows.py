@@ -69,7 +69,7 @@ class FlowsOptions(msgspec.Struct, frozen=True):
 
     file: str
     names: list[str] = []
-    reach: dict[str, str] = {}
+    endpoint: dict[str, str] = {}
     checkpoints: str = ""
     trigger: str = ""
     verify: bool = True
@@ -182,7 +182,7 @@ def _once(
             if one.one_to_one and options.verify and run.batches:
                 from moorline.spark.jobs.flow_proof import prove
 
-                report = prove(spark, options.reach, one, checkpoint, str(query.id), run, report)
+                report = prove(spark, options.endpoint, one, checkpoint, str(query.id), run, report)
     except BaseException:
         # A query that failed has still told of the batches before.
         with contextlib.suppress(Exception):
@@ -294,7 +294,7 @@ class _Flows:
         try:
             self._check(one)
         except ConnectionLost as error:
-            nodes = nodes_of([one], self._options.reach)
+            nodes = nodes_of([one], self._options.endpoint)
             wait_for_nodes(nodes, error, self._patience, self._told, stopping)
             if stopping():
                 # Told to end while its node was away: its next run goes on where this one was.
@@ -330,14 +330,14 @@ def _count(query: Any, batches: dict[int, int]) -> None:
 
 
 def _started(spark: "SparkSession", options: FlowsOptions, one: Flow, checkpoint: str) -> Any:
-    source = complete(one.source, options.reach)
+    source = complete(one.source, options.endpoint)
     if source["format"] == "moorline":
         # Run once, a flow that began at the latest message would never do anything.
         source.setdefault("startingOffsets", "earliest")
     kind = source.pop("format")
     frame = one.function(spark.readStream.format(kind).options(**source).load())
     _check(frame)
-    sink = complete(one.sink, options.reach)
+    sink = complete(one.sink, options.endpoint)
     writer = (
         frame.writeStream.format(sink.pop("format"))
         .options(**sink)
@@ -349,20 +349,20 @@ def _started(spark: "SparkSession", options: FlowsOptions, one: Flow, checkpoint
     return writer.trigger(availableNow=True).start()
 
 
-def complete(given: Options, reach: Options) -> dict[str, str]:
+def complete(given: Options, endpoint: Options) -> dict[str, str]:
     """With the format, and with the node of the command line where a flow names none."""
     options = {"format": "moorline", **given}
     if options["format"] == "moorline" and not {"address", "path"} & set(options):
-        options |= reach
+        options |= endpoint
     return options
 
 
-def nodes_of(flows: list[Flow], reach: Options) -> list[dict[str, str]]:
+def nodes_of(flows: list[Flow], endpoint: Options) -> list[dict[str, str]]:
     """How the nodes of all sources and sinks are reached, each once."""
     found: dict[Endpoint, dict[str, str]] = {}
     for one in flows:
         for given in (one.source, one.sink):
-            options = complete(given, reach)
+            options = complete(given, endpoint)
             if options["format"] == "moorline" and "path" not in options:
                 found.setdefault(endpoint_of(options), options)
     return list(found.values())

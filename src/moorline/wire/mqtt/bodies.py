@@ -38,7 +38,7 @@ from moorline.core.mqtt.reason import ReasonCode, Violation
 from moorline.limits import MQTT_FILTERS_PER_PACKET_MAX
 from moorline.wire.mqtt import reasons
 from moorline.wire.mqtt.fields import Fields, malformed, protocol_error
-from moorline.wire.mqtt.properties import Place, decode_properties
+from moorline.wire.mqtt.properties import Carrier, decode_properties
 
 Body: TypeAlias = Callable[[Fields, int], Packet]
 _SHARED: Final = ("$share/", "$shared/", "$queue/")
@@ -46,41 +46,43 @@ _Reasons: TypeAlias = dict[int, ReasonCode]
 
 
 def _reason_and_properties(
-    fields: Fields, level: int, among: _Reasons, place: Place
+    fields: Fields, level: int, among: _Reasons, carrier: Carrier
 ) -> tuple[ReasonCode, Properties]:
     """What stands at the end of a packet that succeeds mostly: left out, if there is nothing to say."""
     if level != MQTT_5 or fields.at == fields.stop:
         return ReasonCode.SUCCESS, NONE
-    reason = reasons.reason_of(fields.byte("the reason"), among, place.name or "")
+    reason = reasons.reason_of(fields.byte("the reason"), among, carrier.name or "")
     if fields.at == fields.stop:
         return reason, NONE
-    return reason, decode_properties(fields, place)
+    return reason, decode_properties(fields, carrier)
 
 
 def _puback(fields: Fields, level: int) -> Puback:
     packet_id = fields.packet_id()
-    return Puback(packet_id, *_reason_and_properties(fields, level, reasons.STORED, Place.PUBACK))
+    return Puback(packet_id, *_reason_and_properties(fields, level, reasons.STORED, Carrier.PUBACK))
 
 
 def _pubrec(fields: Fields, level: int) -> Pubrec:
     packet_id = fields.packet_id()
-    return Pubrec(packet_id, *_reason_and_properties(fields, level, reasons.STORED, Place.PUBREC))
+    return Pubrec(packet_id, *_reason_and_properties(fields, level, reasons.STORED, Carrier.PUBREC))
 
 
 def _pubrel(fields: Fields, level: int) -> Pubrel:
     packet_id = fields.packet_id()
-    return Pubrel(packet_id, *_reason_and_properties(fields, level, reasons.RELEASED, Place.PUBREL))
+    return Pubrel(
+        packet_id, *_reason_and_properties(fields, level, reasons.RELEASED, Carrier.PUBREL)
+    )
 
 
 def _pubcomp(fields: Fields, level: int) -> Pubcomp:
     packet_id = fields.packet_id()
     return Pubcomp(
-        packet_id, *_reason_and_properties(fields, level, reasons.RELEASED, Place.PUBCOMP)
+        packet_id, *_reason_and_properties(fields, level, reasons.RELEASED, Carrier.PUBCOMP)
     )
 
 
-def _properties(fields: Fields, level: int, place: Place) -> Properties:
-    return decode_properties(fields, place) if level == MQTT_5 else NONE
+def _properties(fields: Fields, level: int, carrier: Carrier) -> Properties:
+    return decode_properties(fields, carrier) if level == MQTT_5 else NONE
 
 
 def _filter(fields: Fields) -> str:
@@ -98,7 +100,7 @@ def _check_count(count: int) -> None:
 
 def _subscribe(fields: Fields, level: int) -> Subscribe:
     packet_id = fields.packet_id()
-    properties = _properties(fields, level, Place.SUBSCRIBE)
+    properties = _properties(fields, level, Carrier.SUBSCRIBE)
     found: list[Subscription] = []
     while fields.at < fields.stop:
         _check_count(len(found))
@@ -123,7 +125,7 @@ def _subscription(text: str, options: int, level: int) -> Subscription:
 
 def _unsubscribe(fields: Fields, level: int) -> Unsubscribe:
     packet_id = fields.packet_id()
-    properties = _properties(fields, level, Place.UNSUBSCRIBE)
+    properties = _properties(fields, level, Carrier.UNSUBSCRIBE)
     found: list[str] = []
     while fields.at < fields.stop:
         _check_count(len(found))
@@ -140,7 +142,7 @@ def _rest(fields: Fields) -> bytes:
 
 def _suback(fields: Fields, level: int) -> Suback:
     packet_id = fields.packet_id()
-    properties = _properties(fields, level, Place.SUBACK)
+    properties = _properties(fields, level, Carrier.SUBACK)
     codes = _rest(fields)
     if level != MQTT_5:
         return Suback(packet_id, tuple(map(reasons.suback_of_old, codes)))
@@ -152,7 +154,7 @@ def _unsuback(fields: Fields, level: int) -> Unsuback:
     packet_id = fields.packet_id()
     if level != MQTT_5:
         return Unsuback(packet_id)
-    properties = decode_properties(fields, Place.UNSUBACK)
+    properties = decode_properties(fields, Carrier.UNSUBACK)
     codes = _rest(fields)
     said = tuple(reasons.reason_of(code, reasons.UNSUBSCRIBED, "UNSUBACK") for code in codes)
     return Unsuback(packet_id, said, properties)
@@ -166,7 +168,7 @@ def _connack(fields: Fields, level: int) -> Connack:
     if level != MQTT_5:
         return Connack(reasons.connack_of_old(code), bool(flags))
     reason = reasons.reason_of(code, reasons.CONNECTED, "CONNACK")
-    return Connack(reason, bool(flags), decode_properties(fields, Place.CONNACK))
+    return Connack(reason, bool(flags), decode_properties(fields, Carrier.CONNACK))
 
 
 def _pingreq(_: Fields, __: int) -> Pingreq:
@@ -178,11 +180,11 @@ def _pingresp(_: Fields, __: int) -> Pingresp:
 
 
 def _goodbye(fields: Fields, level: int) -> Disconnect:
-    return Disconnect(*_reason_and_properties(fields, level, reasons.GOODBYES, Place.DISCONNECT))
+    return Disconnect(*_reason_and_properties(fields, level, reasons.GOODBYES, Carrier.DISCONNECT))
 
 
 def _dismissal(fields: Fields, level: int) -> Disconnect:
-    found = _reason_and_properties(fields, level, reasons.DISMISSED, Place.DISCONNECT)
+    found = _reason_and_properties(fields, level, reasons.DISMISSED, Carrier.DISCONNECT)
     return Disconnect(*found)
 
 
@@ -200,7 +202,7 @@ def _auth(fields: Fields, level: int, among: _Reasons) -> Auth:
     if fields.at == fields.stop:
         return Auth(reasons.reason_of(0, among, "AUTH"))
     reason = reasons.reason_of(fields.byte("the reason"), among, "AUTH")
-    return Auth(reason, decode_properties(fields, Place.AUTH))
+    return Auth(reason, decode_properties(fields, Carrier.AUTH))
 
 
 _BOTH: Final[Mapping[int, Body]] = {0x40: _puback, 0x50: _pubrec, 0x62: _pubrel, 0x70: _pubcomp}

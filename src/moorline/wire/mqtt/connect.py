@@ -19,7 +19,7 @@ from moorline.wire.mqtt.fields import (
     text_bytes,
     u16_bytes,
 )
-from moorline.wire.mqtt.properties import Place, decode_properties, encode_properties
+from moorline.wire.mqtt.properties import Carrier, decode_properties, encode_properties
 
 BRIDGE: Final = 0x80
 _NAMES: Final = {"MQTT": (MQTT_3_1_1, MQTT_5), "MQIsdp": (MQTT_3_1,)}
@@ -45,7 +45,7 @@ def decode_connect(fields: Fields, level: int, is_bridge: bool) -> Connect:
     flags = fields.byte("the connect flags")
     _check_flags(flags, level)
     keep_alive_s = fields.u16("keep alive")
-    properties = decode_properties(fields, Place.CONNECT) if level == MQTT_5 else NONE
+    properties = decode_properties(fields, Carrier.CONNECT) if level == MQTT_5 else NONE
     if properties.authentication_data is not None and properties.authentication_method is None:
         raise protocol_error("authentication data without a method")
     client_id = fields.text("the client id")
@@ -94,7 +94,7 @@ def _check_flags(flags: int, level: int) -> None:
 
 
 def _will(fields: Fields, flags: int, level: int) -> Will:
-    properties = decode_properties(fields, Place.WILL) if level == MQTT_5 else NONE
+    properties = decode_properties(fields, Carrier.WILL) if level == MQTT_5 else NONE
     topic = fields.text("the will's topic")
     if not topic or "+" in topic or "#" in topic:
         raise Violation(

@@ -21,7 +21,7 @@ from moorline.limits import (
 from moorline.wire.mqtt.bodies import OF_CLIENT, OF_SERVER, Body
 from moorline.wire.mqtt.connect import UnknownVersion, decode_connect, decode_level
 from moorline.wire.mqtt.fields import Fields, malformed, protocol_error, text_of
-from moorline.wire.mqtt.properties import Place, decode_properties
+from moorline.wire.mqtt.properties import Carrier, decode_properties
 
 _CONNECT: Final = 0x10
 _PUBLISH: Final = 0x30
@@ -40,7 +40,7 @@ class Decoder:
     """One end's hearing."""
 
     __slots__ = (
-        "_place",
+        "_carrier",
         "_properties",
         "_tail",
         "_topics",
@@ -61,7 +61,7 @@ class Decoder:
         answered in."""
         self.hears_server = hears_server
         self._types = OF_SERVER if hears_server else OF_CLIENT
-        self._place = Place.DELIVERED if hears_server else Place.PUBLISH
+        self._carrier = Carrier.DELIVERED if hears_server else Carrier.PUBLISH
         self._tail = bytearray()
         self._wanted = 0
         self._topics: dict[bytes, str] = {}
@@ -238,7 +238,7 @@ class Decoder:
         qos, retain, dup = flags
         topic = self._topic(fields.binary("the topic"))
         packet_id = fields.packet_id() if qos else 0
-        properties = decode_properties(fields, self._place) if self.level == MQTT_5 else NONE
+        properties = decode_properties(fields, self._carrier) if self.level == MQTT_5 else NONE
         if not topic and properties.topic_alias is None:
             raise _no_topic(self.level)
         payload = fields.data[fields.at : fields.stop]
@@ -263,12 +263,12 @@ class Decoder:
         behind = at + 1 + size
         if size >= 0x80 or behind > stop or size > MQTT_PROPERTIES_KNOWN_BYTES_MAX:
             fields = Fields(data, at, stop)
-            return decode_properties(fields, self._place), fields.at
+            return decode_properties(fields, self._carrier), fields.at
         # Most publishers say the same of every message.
         raw = data[at:behind]
         known = self._properties.get(raw)
         if known is None:
-            known = decode_properties(Fields(raw, 0, len(raw)), self._place)
+            known = decode_properties(Fields(raw, 0, len(raw)), self._carrier)
             if len(self._properties) == MQTT_PROPERTIES_KNOWN_MAX:
                 self._properties.clear()
             self._properties[raw] = known

@@ -19,8 +19,8 @@ from moorline.wire.mqtt.fields import (
 )
 
 
-class Place(IntFlag):
-    """Where properties stand. A PUBLISH of a server may have what that of a client may not."""
+class Carrier(IntFlag):
+    """What carries properties. A PUBLISH of a server may have what that of a client may not."""
 
     CONNECT = 1
     CONNACK = 2
@@ -40,10 +40,10 @@ class Place(IntFlag):
     """A PUBLISH of a server."""
 
 
-P = Place
+P = Carrier
 _ACKS = P.PUBACK | P.PUBREC | P.PUBREL | P.PUBCOMP | P.SUBACK | P.UNSUBACK
 _MESSAGES = P.PUBLISH | P.DELIVERED | P.WILL
-_EVERYWHERE = Place((1 << 15) - 1)
+_EVERYWHERE = Carrier((1 << 15) - 1)
 
 
 class _Kind(NamedTuple):
@@ -89,8 +89,8 @@ class Property(NamedTuple):
     number: int
     name: str
     kind: _Kind
-    places: Place
-    repeats: Place = Place(0)
+    carriers: Carrier
+    repeats: Carrier = Carrier(0)
     """Where it may stand more than once."""
 
 
@@ -130,11 +130,11 @@ TABLE: Final = (
     Property(0x2A, "shared_available", _FLAG, P.CONNACK),
 )
 _BY_NUMBER: Final = {one.number: one for one in TABLE}
-_OF_MESSAGES: Final = tuple(one for one in TABLE if one.places & P.DELIVERED)
+_OF_MESSAGES: Final = tuple(one for one in TABLE if one.carriers & P.DELIVERED)
 _LISTS: Final = frozenset({"user", "subscription_identifiers"})
 
 
-def decode_properties(fields: Fields, place: Place) -> Properties:
+def decode_properties(fields: Fields, carrier: Carrier) -> Properties:
     """The length, and all that it counts."""
     size = fields.varint("the length of properties")
     if not size:
@@ -148,7 +148,7 @@ def decode_properties(fields: Fields, place: Place) -> Properties:
         one = _BY_NUMBER.get(number)
         if one is None:
             raise malformed(f"no property has the number {number:#x}")
-        if not one.places & place:
+        if not one.carriers & carrier:
             raise protocol_error(f"{one.name} does not belong here")
         value = one.kind.read(inner, one.name)
         if one.kind.fault(value):
@@ -157,7 +157,7 @@ def decode_properties(fields: Fields, place: Place) -> Properties:
                 reason = ReasonCode.TOPIC_ALIAS_INVALID
             raise Violation(reason, f"{one.name} cannot be {value!r}")
         if one.name in _LISTS:
-            _add_to_list(found.setdefault(one.name, []), value, one, place)
+            _add_to_list(found.setdefault(one.name, []), value, one, carrier)
         elif one.name in found:
             raise protocol_error(f"{one.name} stands there twice")
         else:
@@ -167,8 +167,8 @@ def decode_properties(fields: Fields, place: Place) -> Properties:
     return Properties(**found)
 
 
-def _add_to_list(values: list[Any], value: Any, one: Property, place: Place) -> None:
-    if values and not one.repeats & place:
+def _add_to_list(values: list[Any], value: Any, one: Property, carrier: Carrier) -> None:
+    if values and not one.repeats & carrier:
         raise protocol_error(f"{one.name} stands there twice")
     if len(values) == MQTT_USER_PROPERTIES_MAX:
         text = f"more than {MQTT_USER_PROPERTIES_MAX} properties of one kind"

@@ -1,11 +1,11 @@
-"""Room: records. The places of one database: scans that read, and offers that wait for questions.
+"""Room: records. The slots of one database: scans that read, and offers that wait for questions.
 
-    places = Places(connections_max)
-    room = places.room(table)                 what may begin at the step that ends now
-    place = places.take(principal, is_offer=True)
-    place.read(); place.end()                 it reads no more; it is over
+    slots = ScanSlots(connections_max)
+    room = slots.room(table)                 what may begin at the step that ends now
+    slot = slots.take(principal, is_offer=True)
+    slot.read(); slot.end()                 it reads no more; it is over
 
-A place is taken when a scan begins, and not waited for: whoever waited with the snapshot of its
+A slot is taken when a scan begins, and not waited for: whoever waited with the snapshot of its
 step held would hold a connection that the scan before it needs.
 """
 
@@ -15,9 +15,9 @@ from collections.abc import Callable
 from moorline.core.records.scan_room import ScanRoom
 
 
-class Place:
-    def __init__(self, places: "Places", principal: str, *, is_offer: bool) -> None:
-        self._places = places
+class ScanSlot:
+    def __init__(self, slots: "ScanSlots", principal: str, *, is_offer: bool) -> None:
+        self._slots = slots
         self._principal = principal
         self._is_offer = is_offer
         self._is_reading = True
@@ -26,16 +26,16 @@ class Place:
         """It has read what it scans; an offer stays one."""
         if self._is_reading:
             self._is_reading = False
-            self._places.give_back(self._places.scans_of, self._principal)
+            self._slots.give_back(self._slots.scans_of, self._principal)
 
     def end(self) -> None:
         self.read()
         if self._is_offer:
             self._is_offer = False
-            self._places.give_back(self._places.offers_of, self._principal)
+            self._slots.give_back(self._slots.offers_of, self._principal)
 
 
-class Places:
+class ScanSlots:
     def __init__(self, connections_max: int) -> None:
         # A scan has a connection, and for a moment another that holds its snapshot; an offer holds one and
         # fetches by another; steps need some as well.
@@ -47,7 +47,7 @@ class Places:
 
     @property
     def is_wanted(self) -> bool:
-        """Somebody waits for a place: those who have one are not waited for as long."""
+        """Somebody waits for a slot: those who have one are not waited for as long."""
         return bool(self._waiting)
 
     def room(self, table: str, wake: Callable[[], None]) -> ScanRoom:
@@ -66,11 +66,11 @@ class Places:
         """Nobody waits there any more."""
         self._waiting.pop(table, None)
 
-    def take(self, principal: str, *, is_offer: bool) -> Place:
+    def take(self, principal: str, *, is_offer: bool) -> ScanSlot:
         self.scans_of[principal] += 1
         if is_offer:
             self.offers_of[principal] += 1
-        return Place(self, principal, is_offer=is_offer)
+        return ScanSlot(self, principal, is_offer=is_offer)
 
     def give_back(self, counts: "Counter[str]", principal: str) -> None:
         counts[principal] -= 1

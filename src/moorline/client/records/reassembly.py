@@ -5,7 +5,7 @@ from moorline.limits import RECORD_PARTS_BYTES_MAX
 from moorline.wire.records import FromNode, RecordMessages, client_msgpack
 
 
-class Parts:
+class Reassembly:
     """Of one link, from its beginning."""
 
     def __init__(self) -> None:

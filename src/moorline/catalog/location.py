@@ -1,7 +1,7 @@
 """Room: catalog. Where a catalog is, in a form that may be printed, pickled and sent: no secret is in it.
 
-    CatalogPlace("postgresql://moor@db-1:5432/moorline")     the password is in PGPASSWORD or ~/.pgpass
-    CatalogPlace(file="/etc/moorline/catalog")               the file has the address, password and all
+    CatalogLocation("postgresql://moor@db-1:5432/moorline")     the password is in PGPASSWORD or ~/.pgpass
+    CatalogLocation(file="/etc/moorline/catalog")               the file has the address, password and all
 
 A file is read where a connection is opened, in whichever process that is.
 """
@@ -16,7 +16,7 @@ from moorline.config.settings import Config
 from moorline.errors import ConfigError
 
 
-class CatalogPlace(msgspec.Struct, frozen=True):
+class CatalogLocation(msgspec.Struct, frozen=True):
     """One of the two is given."""
 
     dsn: str = ""
@@ -42,7 +42,9 @@ def catalog_address(config: Config) -> str:
     return read_address(Path(config.catalog_file)) if config.catalog_file else config.catalog
 
 
-def place_of(dsn: str, file: str, *, dsn_name: str, file_name: str, shown_by: str) -> CatalogPlace:
+def location_of(
+    dsn: str, file: str, *, dsn_name: str, file_name: str, shown_by: str
+) -> CatalogLocation:
     """The place that was given; a password where others see it is refused, by name and without its value."""
     if dsn and file:
         raise ConfigError(f"{dsn_name} and {file_name} name two catalogs: give one of them")
@@ -50,4 +52,4 @@ def place_of(dsn: str, file: str, *, dsn_name: str, file_name: str, shown_by: st
         check_address(dsn)
         check_no_password(dsn, name=dsn_name, file_name=file_name, shown_by=shown_by)
     # The executors may be in other folders.
-    return CatalogPlace(dsn, str(Path(file).absolute()) if file else "")
+    return CatalogLocation(dsn, str(Path(file).absolute()) if file else "")

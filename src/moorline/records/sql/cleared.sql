@@ -1,0 +1,3 @@
+update moorline_records.registration
+set cleared_below = greatest(cleared_below, '{below}'::xid8)
+where n = {n};

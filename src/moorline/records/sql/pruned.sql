@@ -1,0 +1,3 @@
+update moorline_records.registration
+set pruned_below = '{below}', pruned_at = '{at}'
+where n = {n};
