@@ -11,11 +11,10 @@ from moorline.client.associations import Associations
 from moorline.errors import FolderUnusable, FormatTooNew
 from moorline.node.data_format import BEFORE, NAME, NEWEST, check_format, text_of_format
 from moorline.node.folder import held, note_format
-from moorline.spark.jobs.archive_files import ARCHIVE_VERSION, Archive, Holdings
+from moorline.spark.jobs.archive_files import ARCHIVE_VERSION, Archive, Checked, Holdings
 from moorline.spark.jobs.archive_location import OWN
 from moorline.spark.jobs.materialized import (
     TABLE_VERSION,
-    Checked,
     MaterializedTable,
     TableState,
     path_of,
