@@ -1,4 +1,4 @@
-"""The examples and the README against one real node: they run as they stand, and print what is said."""
+"""The examples and the first ten minutes (docs/start.md) against one real node: they run as they stand, and print what is said."""
 
 import re
 import subprocess
@@ -14,10 +14,10 @@ pytestmark = pytest.mark.process
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+WALK = (ROOT / "docs" / "start.md").read_text(encoding="utf-8")
 
 NO_LINT = "# ruff: noqa: T201\n"
-"""An example prints. The README leaves this line out."""
+"""An example prints. The walk leaves this line out."""
 
 PRINTED = {
     "hello": r"node-1 runs resolver, broker, records, console\nb'ahoy'\n",
@@ -164,8 +164,8 @@ def test_the_certificates_are_made_anywhere(tmp_path: Path) -> None:
     assert made == {"ca.pem", "server.pem", "billing.pem"}
 
 
-def test_the_python_of_the_readme_is_that_of_the_examples() -> None:
-    shown = re.findall(r"^```python\n(.*?)^```", README, re.M | re.S)
+def test_the_python_of_the_walk_is_that_of_the_examples() -> None:
+    shown = re.findall(r"^```python\n(.*?)^```", WALK, re.M | re.S)
     written = [path.read_text(encoding="utf-8").removeprefix(NO_LINT) for path in EXAMPLES]
     assert shown
     for block in shown:
@@ -176,6 +176,6 @@ def test_the_python_of_the_readme_is_that_of_the_examples() -> None:
     "name",
     ["queues", "topics", "shared_group", "certificates", "services", "drift", "spark_read"],
 )
-def test_the_readme_shows_what_an_example_prints(name: str) -> None:
+def test_the_walk_shows_what_an_example_prints(name: str) -> None:
     command = re.escape(f"$ .venv/bin/python examples/{name}.py\n")
-    assert re.search(command + (PRINTED | PRINTED_ON_SPARK)[name], README)
+    assert re.search(command + (PRINTED | PRINTED_ON_SPARK)[name], WALK)

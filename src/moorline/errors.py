@@ -72,6 +72,7 @@
     │   ├── RightsUnknown      the node has not heard from the catalog for long, and knows nobody's rights
     │   ├── BadGrant           a path, principal, group of users or right that cannot be one
     │   ├── AlreadyThere       a user or token of that name is there
+    │   ├── NodeAlive          a node that is to be removed lives
     │   ├── NoMessage          the message acknowledged is not the head
     │   ├── QueueOff           the recipient takes no more messages
     │   ├── QueueBlocked       the operator has blocked the queue
@@ -564,6 +565,12 @@ class AlreadyThere(CallFailed):
     """There is a user, a token or a watch of that name; nothing was changed."""
 
     code = "EXISTS"
+
+
+class NodeAlive(CallFailed):
+    """A node that is to leave the cluster gave a sign of life a moment ago; nothing was changed."""
+
+    code = "NODE_ALIVE"
 
 
 class NoMessage(CallFailed):

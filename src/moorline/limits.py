@@ -2103,6 +2103,16 @@ RECORDS_NAME_CHARACTERS_MAX = 128
 RECORDS_FILTERS_MAX = 16
 """Columns of one table that may be filtered by: each one is in every line of the log."""
 
+CLUSTER_SECRET_BYTES = 32
+"""Of what nodes prove with that they are of a cluster: nobody guesses it."""
+
+CLUSTER_SECRET_OLD_S = 60
+"""For so long the secret before is taken behind a renewal, where nobody says otherwise: nodes hear of the new
+one within `access.revocation_ms`, or when their catalog is back."""
+
+CLUSTER_SECRET_OLD_MS_MAX = 86_400_000
+"""A day: for nodes whose catalog is away that long."""
+
 CATALOG_ADDRESS_FILE_BYTES_MAX = 4 * KIB
 """Of a file with the address of a catalog, or of a database of records."""
 

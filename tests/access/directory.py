@@ -6,6 +6,7 @@ from moorline.access.passwords import Cost, store_password
 from moorline.access.proofs import TokenRow, UserRow
 from moorline.access.tokens import token_hash
 from moorline.core.access.certificate import PeerCertificate
+from moorline.core.access.node_proof import ClusterSecrets
 
 LIGHT = Cost(cost=4, block=1, lanes=1)
 """For tests of all but the cost itself."""
@@ -18,6 +19,7 @@ class Directory:
         self.tokens: dict[bytes, TokenRow] = {}
         self.nodes: set[str] = set()
         self.secret = b"s" * 32
+        self.secret_before = b""
         self.is_away = False
         self.asked = 0
 
@@ -38,9 +40,9 @@ class Directory:
         self._reach()
         return self.tokens.get(digest)
 
-    async def cluster_secret(self) -> bytes:
+    async def cluster_secrets(self) -> ClusterSecrets:
         self._reach()
-        return self.secret
+        return ClusterSecrets(self.secret, self.secret_before)
 
     async def has_node(self, home: str) -> bool:
         self._reach()

@@ -13,7 +13,7 @@ import xxhash
 from moorline.core.delivery.progress import Cursor
 from moorline.core.group.message import UpdateProgress
 from moorline.node.access import OF_LINKS
-from moorline.wire import access, group, queue, records, resolver, service, staging, topic
+from moorline.wire import access, cluster, group, queue, records, resolver, service, staging, topic
 from moorline.wire import service_operator as operator
 from moorline.wire.message import Call, Message
 from moorline.wire.packed_rows import packed
@@ -25,6 +25,7 @@ TOPIC = "owner/t"
 GROUP = f"$share/owner/{TOPIC}"
 SESSION = "owner-session"
 NEW = "a name for each caller"
+SPARE = "a node for each caller, to be removed"
 KINDS: list[type[Message]] = sorted(
     (kind for kind in get_args(HeardByNode) if kind not in OF_LINKS),
     key=lambda kind: (kind.__module__, int(str(kind.__struct_config__.tag))),
@@ -90,8 +91,10 @@ FIELDS: dict[str, Any] = {
     "grants": "s",
     "group": GROUP,
     "hash": bytes(16),
+    "home": SPARE,
     "instance": bytes(16),
     "is_disabled": False,
+    "is_forced": True,
     "key": bytes(32),
     "kind": "queues",
     "known_as": "ab" * 32,
@@ -104,6 +107,7 @@ FIELDS: dict[str, Any] = {
     "messages": msgspec.msgpack.encode([records.Subscribe(1, [records.TableSubscription("t")])]),
     "name": "guest",
     "offset": 0,
+    "old_for_ms": 60_000,
     "part": "segment",
     "partition": 0,
     "path": "/topics/owner",
@@ -148,6 +152,7 @@ OPTIONAL: dict[type[Message], tuple[str, ...]] = {
     access.RemoveGrant: ("letters",),
     access.ListGrants: ("path",),
     access.ChangeUser: ("is_disabled",),
+    cluster.RemoveNode: ("is_forced",),
     topic.ListTopics: ("filter",),
     staging.CommitStaged: ("aside",),
     service.ListServiceParts: ("service",),
@@ -216,6 +221,8 @@ def maker(row: Row, things: Things) -> Callable[[int], Any]:
         known["stages"] = [(things.stage, 1, HASH)]
     if known["name"] == NEW:
         known["name"] = f"new-{things.who}"
+    if known["home"] == SPARE:
+        known["home"] = f"spare-{things.who}"
     named = {
         field.name: known[field.name]
         for field in msgspec.structs.fields(kind)

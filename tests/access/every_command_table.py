@@ -122,23 +122,25 @@ def node_in(folder: Path) -> Iterator[NodeProcess]:
 class Cast:
     """The node, and what each caller proves itself with."""
 
-    def __init__(self, node: NodeProcess, secret: bytes, tokens: dict[str, str]) -> None:
+    def __init__(self, node: NodeProcess, catalog: Catalog, tokens: dict[str, str]) -> None:
         self.node = node
-        self._secret = secret
+        self._catalog = catalog
         self.tokens = tokens
         self._elsewhere = [word for word in node.ready_line.split() if word.startswith("tcp://")][
             -1
         ]
 
-    def _credentials(self, who: str) -> Credentials | None:
+    async def _credentials(self, who: str) -> Credentials | None:
         if who == "node":
-            return NodeCredentials(self._secret, "ghost", "node-1")
+            # One of the commands renews it.
+            known = await AccessCatalog(self._catalog).secrets()
+            return NodeCredentials(known.current, "ghost", "node-1", before=known.before)
         return TokenCredentials(self.tokens[who]) if who in self.tokens else None
 
     @asynccontextmanager
     async def entered(self, who: str) -> AsyncIterator[Caller]:
         address = self._elsewhere if who == "anonymous" else self.node.address
-        async with proven(address, self._credentials(who)) as caller:
+        async with proven(address, await self._credentials(who)) as caller:
             yield caller
 
 
@@ -146,18 +148,21 @@ class Cast:
 async def cast_of(node: NodeProcess) -> AsyncIterator[Cast]:
     dsn = f"postgresql://postgres@/postgres?host={node.data / 'run'}&port=5432"
     async with Catalog.open(dsn) as catalog:
-        await pretend(
-            catalog, "ghost", node_id=b"ghost".ljust(ID_BYTES), addresses=["tcp://127.0.0.1:1"]
-        )
-        secret = await AccessCatalog(catalog).secret()
-    async with moorline.connect(node.address) as moor:
-        await moor.access.add_grant("/", "operator", "slwpdag")
-        await moor.access.add_user("guest")
-        tokens = {}
-        for name in USERS:
-            await moor.access.add_user(name)
-            tokens[name] = (await moor.access.add_token(name, "table")).token
-        yield Cast(node, secret, tokens)
+        for home in ("ghost", "spare-operator", "spare-node"):
+            await pretend(
+                catalog,
+                home,
+                node_id=home.encode().ljust(ID_BYTES),
+                addresses=["tcp://127.0.0.1:1"],
+            )
+        async with moorline.connect(node.address) as moor:
+            await moor.access.add_grant("/", "operator", "slwpdag")
+            await moor.access.add_user("guest")
+            tokens = {}
+            for name in USERS:
+                await moor.access.add_user(name)
+                tokens[name] = (await moor.access.add_token(name, "table")).token
+        yield Cast(node, catalog, tokens)
 
 
 async def found_tables(node: NodeProcess) -> Found:

@@ -6,6 +6,7 @@ import pytest
 
 from moorline.access import known_nodes
 from moorline.access.known_nodes import KnownNodes
+from moorline.core.access.node_proof import ClusterSecrets
 
 STALE_MS = 25_000
 
@@ -13,13 +14,14 @@ STALE_MS = 25_000
 class Source:
     def __init__(self) -> None:
         self.homes = frozenset({"a", "b"})
+        self.known = ClusterSecrets(b"secret")
         self.failure: type[Exception] | None = None
         self.hangs = False
         self.asked = 0
 
-    async def secret(self) -> bytes:
+    async def secrets(self) -> ClusterSecrets:
         await self._reach()
-        return b"secret"
+        return self.known
 
     async def node_homes(self) -> frozenset[str]:
         await self._reach()
@@ -51,7 +53,7 @@ async def test_with_the_catalog_it_says_what_that_says_now(world: World) -> None
     assert await world.nodes.homes() == {"a", "b"}
     world.source.homes = frozenset({"a"})
     assert await world.nodes.homes() == {"a"}
-    assert await world.nodes.secret() == b"secret"
+    assert (await world.nodes.secrets()).taken() == (b"secret",)
 
 
 async def test_without_it_what_is_known_goes_on_for_the_stated_time_and_no_longer(
@@ -61,13 +63,25 @@ async def test_without_it_what_is_known_goes_on_for_the_stated_time_and_no_longe
     world.source.failure = ConnectionResetError
     world.now_ms += STALE_MS
     assert await world.nodes.homes() == {"a", "b"}
-    assert await world.nodes.secret() == b"secret"
+    assert (await world.nodes.secrets()).taken() == (b"secret",)
     world.now_ms += 1
-    for ask in (world.nodes.homes, world.nodes.secret):
+    for ask in (world.nodes.homes, world.nodes.secrets):
         with pytest.raises(ConnectionResetError):
             await ask()
     world.source.failure = None
     assert await world.nodes.homes() == {"a", "b"}
+
+
+async def test_a_secret_that_was_renewed_ends_also_while_the_catalog_is_away(world: World) -> None:
+    world.source.known = ClusterSecrets(b"new", b"old", 5_000)
+    await world.nodes.look()
+    assert (await world.nodes.secrets()).taken() == (b"old", b"new")
+    world.source.failure = ConnectionResetError
+    world.now_ms += 4_999
+    assert (await world.nodes.secrets()).taken() == (b"old", b"new")
+    world.now_ms += 1
+    assert (await world.nodes.secrets()).taken() == (b"new",)
+    assert "old" not in repr(world.source.known)
 
 
 async def test_what_was_never_heard_is_not_known(world: World) -> None:

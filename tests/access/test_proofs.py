@@ -24,7 +24,7 @@ from moorline.access.proofs import (
 )
 from moorline.access.tokens import new_token, token_hash
 from moorline.core.access import node_proof
-from moorline.core.access.node_proof import NodeCall, NodeChallenge
+from moorline.core.access.node_proof import NodeCall, NodeChallenge, mark_of
 from moorline.core.access.principal import CertificateRules
 from moorline.core.proof import ProofAccepted, ProofContinues, ProofRefused
 from moorline.errors import Untrusted
@@ -291,7 +291,29 @@ def of_node(
 async def test_two_nodes_prove_themselves_to_each_other(world: World) -> None:
     credentials = of_node()
     for _ in range(2):  # one after the other, with new chance each time
-        assert await world.node(credentials) == ProofAccepted("$node/home-2")
+        assert await world.node(credentials) == proven_by(b"s" * 32)
+
+
+def proven_by(secret: bytes) -> ProofAccepted:
+    return ProofAccepted("$node/home-2", token=mark_of(secret))
+
+
+async def test_behind_a_renewal_the_secret_before_proves_a_node_until_its_time_is_over(
+    world: World,
+) -> None:
+    """Also one that has yet to hear of the new one; and the new one a node that is called by the old."""
+    old, new = world.directory.secret, b"n" * 32
+    world.directory.secret, world.directory.secret_before = new, old
+    heard = NodeCredentials(new, "home-2", "home-1", before=old)
+    for credentials in (of_node(old), heard):
+        assert await world.node(credentials) == proven_by(old)
+        assert credentials.mark == mark_of(old)
+    world.directory.secret_before = b""
+    assert await world.node(heard) == proven_by(new)
+    assert heard.mark == mark_of(new)
+    assert await world.node(of_node(new)) == proven_by(new)
+    with pytest.raises(Untrusted, match="does not know the cluster's secret"):
+        await world.node(of_node(old))
 
 
 @pytest.mark.parametrize(("own", "other"), [("home-2", "home-3"), ("home-1", "home-1")])
@@ -328,7 +350,7 @@ async def test_what_was_heard_before_proves_nothing(world: World) -> None:
     step = await first.check(begun)
     assert isinstance(step, ProofContinues)
     answer = await credentials.answer(step.challenge)
-    assert await first.check(answer) == ProofAccepted("$node/home-2")
+    assert await first.check(answer) == proven_by(b"s" * 32)
     # On the same link, and on another one.
     assert await first.check(answer) == NO_NODE
     second = world.begin("node")
@@ -377,7 +399,7 @@ async def test_a_node_without_the_certificate_of_one_is_refused_where_nodes_have
         for peer in (HERE, Visitor(certificate=certificate(is_node=False))):
             assert await world.node(of_node(), peer) == NO_NODE
         proven = Visitor(certificate=certificate(is_node=True))
-        assert await world.node(of_node(), proven) == ProofAccepted("$node/home-2")
+        assert await world.node(of_node(), proven) == proven_by(b"s" * 32)
         # The certificate alone is no node.
         assert directory.asked == 2
 
@@ -391,7 +413,7 @@ async def test_a_certificate_of_a_node_makes_that_node_and_no_other() -> None:
     for given in (CertificateRules(), rules):
         async with PrincipalProofs(directory, "home-1", cost=LIGHT, node_rules=given) as proofs:
             world = World(proofs, directory, Clock())
-            assert await world.node(of_node(), shown) == ProofAccepted("$node/home-2")
+            assert await world.node(of_node(), shown) == proven_by(b"s" * 32)
             exchange = world.begin("node", shown)
             refused = await exchange.check(await of_node(own="home-3").first())
             assert isinstance(refused, ProofRefused)

@@ -125,9 +125,9 @@ async def test_rows_that_an_operator_removed_are_not_warned_about(dsn: str) -> N
 
 
 async def test_the_secret_is_drawn_once_for_a_catalog(access: Users, catalog: Catalog) -> None:
-    secret = await access.secret()
+    secret = (await access.secrets()).current
     assert len(secret) == 32
-    assert secret == await Users(catalog).secret()
+    assert secret == (await Users(catalog).secrets()).current
     assert len(set(secret)) > 8
 
 

@@ -42,7 +42,7 @@ async def test_a11_a_node_that_left_the_catalog_is_cut_and_comes_no_more(
 ) -> None:
     """A11: also with the secret of the cluster."""
     (a,) = await nodes.start("a", settings=QUICK)
-    secret = await AccessCatalog(catalog).secret()
+    secret = (await AccessCatalog(catalog).secrets()).current
     as_ghost = NodeCredentials(secret, "ghost", "a")
     with pytest.raises(Refused, match="AUTH: this is no node of this cluster"):
         async with proven(a.address, as_ghost):
@@ -160,13 +160,15 @@ async def test_a27_without_the_catalog_nodes_that_are_known_go_on_for_the_same_t
     async with CatalogProxy(dsn) as proxy:
         (a,) = await nodes.start("a", settings=settings, dsn=proxy.dsn)
         await pretend(catalog, "ghost", addresses=["tcp://127.0.0.1:1"])
-        as_ghost = NodeCredentials(await AccessCatalog(catalog).secret(), "ghost", "a")
+        as_ghost = NodeCredentials((await AccessCatalog(catalog).secrets()).current, "ghost", "a")
         async with proven(a.address, as_ghost):
             pass
         proxy.hold()
         async with proven(a.address, as_ghost) as caller:
             assert (await who(caller)).principal == "$node/ghost"
-        as_stranger = NodeCredentials(await AccessCatalog(catalog).secret(), "stranger", "a")
+        as_stranger = NodeCredentials(
+            (await AccessCatalog(catalog).secrets()).current, "stranger", "a"
+        )
         with pytest.raises(Refused, match="AUTH: this is no node of this cluster"):
             async with proven(a.address, as_stranger):
                 pass
@@ -231,7 +233,7 @@ async def test_nodes_with_an_authority_of_their_own_link_and_users_are_no_nodes(
         await moor.publish("orders/eu", b"m")
         await got.has([b"m"])
     address = a._found(r"(tls://\S+)")
-    secret = await AccessCatalog(catalog).secret()
+    secret = (await AccessCatalog(catalog).secrets()).current
     shown = of_users.issue("user-alice").write(tmp_path / "alice.pem")
     async with proven(address, ca=ca, certificate=shown) as caller:
         assert (await who(caller)).principal == "alice"

@@ -4,6 +4,7 @@ from moorline.access.known_nodes import KnownNodes, in_time
 from moorline.access.passwords import StoredPassword
 from moorline.access.proofs import TokenRow, UserRow
 from moorline.catalog.users import Users
+from moorline.core.access.node_proof import ClusterSecrets
 
 
 class CatalogDirectory:
@@ -36,8 +37,8 @@ class CatalogDirectory:
             token_version=row.token_version,
         )
 
-    async def cluster_secret(self) -> bytes:
-        return await self._nodes.secret()
+    async def cluster_secrets(self) -> ClusterSecrets:
+        return await self._nodes.secrets()
 
     async def has_node(self, home: str) -> bool:
         return home in await self._nodes.homes()

@@ -6,6 +6,8 @@ of `kerberos.nodes`, and then, wrapped, by the cluster's secret which home it ha
 
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from moorline.core.access import node_proof
 from moorline.core.access.kerberos_name import KerberosRules, Pattern, check_name
 from moorline.core.proof import ProofAccepted, ProofContinues, ProofRefused
@@ -67,7 +69,7 @@ class NodeOrUserExchange(KerberosExchange):
 
     def _judged(self, verdict: Verdict) -> Verdict:
         match verdict:
-            case ProofAccepted(principal):
-                return self.accepted(principal)
+            case ProofAccepted(principal, token=mark):
+                return msgspec.structs.replace(self.accepted(principal), token=mark)
             case ProofContinues() | ProofRefused():
                 return verdict

@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
 from moorline.core.access.freshness import Freshness, Knowledge
+from moorline.core.access.node_proof import ClusterSecrets
 from moorline.limits import PROOF_CATALOG_MS_MAX
 from moorline.net.clock import boot_ms
 
@@ -19,7 +20,7 @@ T = TypeVar("T")
 class NodeSource(Protocol):
     """The catalog."""
 
-    async def secret(self) -> bytes: ...
+    async def secrets(self) -> ClusterSecrets: ...
 
     async def node_homes(self) -> frozenset[str]: ...
 
@@ -40,13 +41,21 @@ class KnownNodes:
         self._times = {"revocation_ms": revocation_ms, "stale_ms": stale_ms}
         self._knowledge: Knowledge | None = None
         self._homes: frozenset[str] = frozenset()
-        self._secret = b""
+        self._secrets = ClusterSecrets(b"")
+        self._told_ms = 0
         self._is_silent = False
         """Whether the catalog did not answer when it was last asked: nobody waits for it then."""
 
-    async def secret(self) -> bytes:
+    async def secrets(self) -> ClusterSecrets:
+        """As they are now: the one before ends also while the catalog is away."""
         await self._hear()
-        return self._secret
+        return self.secrets_known()
+
+    def secrets_known(self) -> ClusterSecrets:
+        """As the catalog said last."""
+        known = self._secrets
+        left_ms = known.before_left_ms - (self._now_ms() - self._told_ms)
+        return known if left_ms > 0 else ClusterSecrets(known.current)
 
     async def homes(self) -> frozenset[str]:
         await self._hear()
@@ -56,12 +65,12 @@ class KnownNodes:
         """The homes as the catalog has them now; raises if it does not answer."""
         asked_ms = self._now_ms()
         try:
-            homes, secret = await in_time(self._asked())
+            homes, told = await in_time(self._asked())
         except Exception:
             self._is_silent = True
             raise
         self._is_silent = False
-        self._homes, self._secret = homes, secret
+        self._homes, self._secrets, self._told_ms = homes, told, asked_ms
         if self._knowledge is None:
             self._knowledge = Knowledge(**self._times, asked_ms=asked_ms)
         self._knowledge.heard(asked_ms)
@@ -77,10 +86,10 @@ class KnownNodes:
             if not self._is_known():
                 raise
 
-    async def _asked(self) -> tuple[frozenset[str], bytes]:
+    async def _asked(self) -> tuple[frozenset[str], ClusterSecrets]:
         # The homes first: a secret that was changed since they left is not one that they know.
         homes = await self._source.node_homes()
-        return homes, await self._source.secret()
+        return homes, await self._source.secrets()
 
     def _is_known(self) -> bool:
         known = self._knowledge

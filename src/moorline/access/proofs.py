@@ -34,7 +34,7 @@ from moorline.access.tokens import left_ms, token_hash
 from moorline.config.addresses import Address
 from moorline.core.access import node_proof
 from moorline.core.access.certificate import PeerCertificate
-from moorline.core.access.node_proof import NodeCall, NodeChallenge
+from moorline.core.access.node_proof import ClusterSecrets, NodeCall, NodeChallenge
 from moorline.core.access.principal import (
     ANONYMOUS,
     CertificateRules,
@@ -93,7 +93,7 @@ class UserDirectory(Protocol):
         """By the SHA-256 of its text."""
         ...
 
-    async def cluster_secret(self) -> bytes: ...
+    async def cluster_secrets(self) -> ClusterSecrets: ...
 
     async def has_node(self, home: str) -> bool:
         """Whether a node of that home is in the cluster now."""
@@ -281,8 +281,9 @@ class NodeExchange:
         self._peer = peer
         self._is_begun = False
         self.claimed = ""
-        self._expected: tuple[NodeCall, bytes] | None = None
-        """Of a node that has been challenged: who it says it is, and what it must answer."""
+        self._expected: tuple[NodeCall, dict[bytes, bytes]] | None = None
+        """Of a node that has been challenged: who it says it is, and what it may answer, with the mark of the
+        secret that this shows."""
 
     async def check(self, proof: bytes, /) -> Verdict:
         if not self._is_begun:
@@ -290,9 +291,13 @@ class NodeExchange:
             return await self._challenge(proof)
         # There is one challenge, and it may be answered once.
         expected, self._expected = self._expected, None
-        if expected is None or not node_proof.is_same(proof, expected[1]):
+        if expected is None:
             return NO_NODE
-        return ProofAccepted(node_principal(expected[0].caller))
+        call, wanted = expected
+        for answer, mark in wanted.items():
+            if node_proof.is_same(proof, answer):
+                return ProofAccepted(node_principal(call.caller), token=mark)
+        return NO_NODE
 
     async def _challenge(self, proof: bytes) -> Verdict:
         proofs = self._proofs
@@ -308,17 +313,20 @@ class NodeExchange:
             return NO_NODE
         try:
             is_ours = await proofs.directory.has_node(call.caller)
-            secret = await proofs.directory.cluster_secret()
+            known = (await proofs.directory.cluster_secrets()).taken()
         except Exception as error:
             log.warning("a node cannot be checked", extra={"error": repr(error)})
             return NOT_NOW
-        if not secret:
+        if not all(known):
             return NO_NODE
         nonce = secrets.token_bytes(NONCE_BYTES)
-        wanted = node_proof.caller_proof(secret, call, nonce)
+        wanted = {
+            node_proof.caller_proof(secret, call, nonce): node_proof.mark_of(secret)
+            for secret in known
+        }
         # A home that is none of ours is challenged too, and nothing answers that: nobody can try out homes.
-        self._expected = call, wanted if is_ours else secrets.token_bytes(len(wanted))
-        own = node_proof.acceptor_proof(secret, call, nonce)
+        self._expected = call, wanted if is_ours else {}
+        own = node_proof.acceptor_proof(known[0], call, nonce)
         return ProofContinues(node_proof.encoded(NodeChallenge(nonce, own)))
 
     def _refused_by_certificate(

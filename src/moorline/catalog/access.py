@@ -20,6 +20,7 @@ import msgspec
 from moorline.catalog.catalog import Catalog
 from moorline.catalog.outcome import HARMLESS, unsure
 from moorline.catalog.statements import statement
+from moorline.core.access.node_proof import ClusterSecrets
 from moorline.core.access.principal import (
     BUILT_IN,
     check_group,
@@ -66,7 +67,7 @@ OWNER_PAGE = statement("access_owner_page")
 OWNER_PUT = statement("access_owner_put")
 OWNER_SESSIONS = statement("access_owner_sessions")
 OWNER_GROUPS = statement("access_owner_groups")
-SECRET = statement("access_secret")
+SECRETS = statement("access_secrets")
 UPGRADE = statement("access_upgrade")
 KEEP = statement("access_keep")
 CARRIED = statement("access_carried")
@@ -202,9 +203,11 @@ class AccessCatalog:
                 owners=[tuple(one) for one in await connection.fetch(OWNERS, since)],
             )
 
-    async def secret(self) -> bytes:
+    async def secrets(self) -> ClusterSecrets:
         """What nodes of this cluster prove with that they are."""
-        return bytes(await self._catalog.fetchval(SECRET))
+        row = await self._catalog.fetchrow(SECRETS)
+        left_ms = max(0, row["before_left_ms"])
+        return ClusterSecrets(row["secret"], row["before"] if left_ms else b"", left_ms)
 
     async def groups_owned_by(self, principal: str) -> int:
         """How many groups somebody has made."""

@@ -91,8 +91,9 @@ class Catalog:
 
     def identity_taken(self) -> IdentityTaken:
         return IdentityTaken(
-            "another process runs under the identity of this node: it started on a copy of the data folder "
-            "while this one was out of touch with the catalog. This one ends; keep one of the two folders"
+            "another process runs under the identity of this node, or an operator has removed it from the "
+            "cluster (`moor node remove`): this one ends. If another one was started on a copy of the data "
+            "folder, keep one of the two folders"
         )
 
     async def nodes(self) -> list[NodeRow]:

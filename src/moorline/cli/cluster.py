@@ -11,7 +11,8 @@ import typer
 from moorline.cli import output
 from moorline.cli.endpoint import Endpoint, with_node
 from moorline.cli.node import label, span
-from moorline.errors import CallFailed, Denied
+from moorline.errors import CallFailed, ConfigError, Denied
+from moorline.limits import CLUSTER_SECRET_OLD_MS_MAX, CLUSTER_SECRET_OLD_S
 from moorline.wire.group import GroupFacts
 from moorline.wire.node import NodeFacts
 
@@ -53,6 +54,39 @@ def status(endpoint: Endpoint, as_json: AsJson = False) -> None:
     """
     found = asyncio.run(_status(endpoint))
     output.emit(as_json, _facts(found), lambda: _show(found))
+
+
+@app.command(epilog="Example: moor cluster secret --renew --old-for-s 60")
+@with_node
+def secret(
+    endpoint: Endpoint,
+    renew: Annotated[
+        bool, typer.Option("--renew", help="Draw another secret, which nodes prove themselves by.")
+    ] = False,
+    old_for_s: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            max=CLUSTER_SECRET_OLD_MS_MAX / 1_000,
+            help="For so long the one before is taken too: for nodes whose catalog is away.",
+        ),
+    ] = CLUSTER_SECRET_OLD_S,
+    as_json: AsJson = False,
+) -> None:
+    """Renew the secret of the cluster, which is in the catalog: whoever knows the old one is no node then.
+
+    Behind the time of the old one the links between nodes that were proven by it are proven anew.
+    """
+    if not renew:
+        raise ConfigError("moor cluster secret: give --renew; the secret itself is shown to nobody")
+
+    async def run() -> None:
+        async with endpoint.connect() as moor:
+            await moor.access.renew_cluster_secret(old_for_s=old_for_s)
+
+    asyncio.run(run())
+    said = f"the secret was renewed; the one before is taken for {old_for_s:g} s"
+    output.emit(as_json, {"old_for_s": old_for_s}, lambda: output.line(said))
 
 
 async def _status(endpoint: Endpoint) -> Status:

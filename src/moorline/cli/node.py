@@ -12,7 +12,7 @@ from moorline.wire.node import NodeFacts
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="See the nodes of a cluster.",
+    help="See the nodes of a cluster, and remove one.",
     epilog="Example: moor node list",
 )
 
@@ -22,7 +22,7 @@ COLUMNS = ("node", "alive", "silent", "version", "roles", "addresses")
 
 @app.callback()
 def node() -> None:
-    """See the nodes of a cluster."""
+    """See the nodes of a cluster, and remove one."""
 
 
 @app.command("list", epilog="Example: moor node list --json")
@@ -35,6 +35,32 @@ def list_(endpoint: Endpoint, as_json: AsJson = False) -> None:
             output.emit_json(msgspec.structs.asdict(one))
         return
     output.table(COLUMNS, [_row(one) for one in nodes])
+
+
+@app.command(epilog="Example: moor node remove node-3")
+@with_node
+def remove(
+    endpoint: Endpoint,
+    home: Annotated[str, typer.Argument(show_default=False, help="The home of the node.")],
+    force: Annotated[
+        bool, typer.Option("--force", help="Also if it lives: its process ends then.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Remove a node from the cluster: other nodes cut it within access.revocation_ms (2 s by default).
+
+    Its home stays, with what is in it. Whoever has its data folder and a way into the catalog can start it
+    again: of a node that was taken over change the password of the catalog and the secret too
+    (docs/security.md).
+    """
+
+    async def run() -> str:
+        async with endpoint.connect() as moor:
+            return await moor.access.remove_node(home, is_forced=force)
+
+    name = asyncio.run(run())
+    facts = {"home": home, "name": name}
+    output.emit(as_json, facts, lambda: output.line(f"{name} is not of the cluster any more"))
 
 
 async def _nodes(endpoint: Endpoint) -> list[NodeFacts]:

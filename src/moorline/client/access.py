@@ -10,8 +10,10 @@ A call that changes something and raises a `CallFailed` has changed nothing, and
 
 from functools import partial
 
+from moorline.limits import CLUSTER_SECRET_OLD_S
 from moorline.net.caller import Calls
 from moorline.wire import access as wire
+from moorline.wire import cluster
 from moorline.wire.audit import AuditRead, ReadAudit
 from moorline.wire.queue import Done
 
@@ -29,6 +31,18 @@ class Access:
     async def make_pass(self, life_s: int = 0) -> wire.PassMade:
         """Lets a page in a browser act as whoever asks, for that many seconds; 0 is the node's own time."""
         return await self._caller.call(partial(wire.MakePass, life_s=life_s), wire.PassMade)
+
+    # --- nodes ------------------------------------------------------------------------------------
+
+    async def remove_node(self, home: str, *, is_forced: bool = False) -> str:
+        """The node of that home leaves the cluster; its name."""
+        asked = partial(cluster.RemoveNode, home=home, is_forced=is_forced)
+        return (await self._caller.call(asked, cluster.NodeRemoved)).name
+
+    async def renew_cluster_secret(self, *, old_for_s: float = CLUSTER_SECRET_OLD_S) -> None:
+        """Nodes prove themselves by another secret; the one before is taken for that long beside it."""
+        asked = partial(cluster.RenewClusterSecret, old_for_ms=round(old_for_s * 1_000))
+        await self._caller.call(asked, cluster.ClusterSecretRenewed)
 
     # --- rows -------------------------------------------------------------------------------------
 

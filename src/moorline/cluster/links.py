@@ -18,6 +18,7 @@ from typing import Any, Protocol, TypeVar
 
 from moorline.config.addresses import Address, listen_address
 from moorline.config.settings import Config
+from moorline.core.access.node_proof import ClusterSecrets
 from moorline.errors import ConnectionLost, MoorlineError
 from moorline.limits import (
     HELLO_TIMEOUT_MS,
@@ -47,7 +48,7 @@ class NodeRegister(Protocol):
         """The addresses of the nodes that have been heard of within that time, by their homes."""
 
 
-Secret = Callable[[], Awaitable[bytes]]
+Secrets = Callable[[], Awaitable[ClusterSecrets]]
 """The cluster's, out of the catalog."""
 
 
@@ -55,9 +56,9 @@ class Links:
     """The other nodes, as far as this one can reach them."""
 
     def __init__(
-        self, config: Config, register: NodeRegister, node: str, secret: Secret | None = None
+        self, config: Config, register: NodeRegister, node: str, secrets: Secrets | None = None
     ) -> None:
-        """With the secret both ends prove themselves; without it nobody does, in tests of other things."""
+        """With the secrets both ends prove themselves; without it nobody does, in tests of other things."""
         self.node = node
         self.greets: list[Callable[[str, Caller], Awaitable[None]]] = []
         """Awaited in turn for a new link. It counts when all are done; if one fails, it is tried anew."""
@@ -69,9 +70,11 @@ class Links:
         """Called with the name of a node that does not live any more, by the catalog."""
         self._config = config
         self._register = register
-        self._secret = secret
+        self._secrets = secrets
         self._heard: dict[type[Message], Callable[[str, Any], None]] = {}
         self._links: dict[str, Caller] = {}
+        self._proven_by: dict[str, NodeCredentials] = {}
+        """What the last link to each was opened with."""
         self._keepers: dict[str, asyncio.Task[None]] = {}
         self._addresses: dict[str, list[str]] = {}
 
@@ -135,6 +138,14 @@ class Links:
                 link.close("EXPIRED", "this node is not of the cluster any more")
             self._forget(node)
 
+    def renewed(self, secrets: ClusterSecrets) -> None:
+        """Links that were proven by a secret that is not taken any more are proven anew."""
+        marks = secrets.marks()
+        for node, link in list(self._links.items()):
+            proven = self._proven_by.get(node)
+            if proven is not None and proven.mark not in marks:
+                link.close("EXPIRED", "the cluster's secret was renewed")
+
     async def close(self) -> None:
         for keeper in self._keepers.values():
             keeper.cancel()
@@ -158,6 +169,7 @@ class Links:
         """A node is gone. If it comes back it says anew what it has."""
         self._keepers.pop(name).cancel()
         self._addresses.pop(name, None)
+        self._proven_by.pop(name, None)
         for gone in self.gone:
             gone(name)
         log.info("a node is gone", extra={"node": name})
@@ -228,10 +240,12 @@ class Links:
         )
 
     async def _credentials(self, name: str, address: Address) -> Credentials | None:
-        secret = await self._secret() if self._secret is not None else b""
-        if not secret:
+        if self._secrets is None:
             return None
-        own, kerberos = NodeCredentials(secret, self.node, name), self._config.kerberos
+        known = await self._secrets()
+        own = NodeCredentials(known.current, self.node, name, before=known.before)
+        self._proven_by[name] = own
+        kerberos = self._config.kerberos
         if not kerberos.nodes:
             return own
         call = KerberosCall(

@@ -46,7 +46,7 @@ class ProofAccepted(Event, frozen=True):
     user_version: int = 0
     """Of a user: its version in the catalog when it was checked; under another one it is proven anew."""
     token: bytes = b""
-    """The hash of the token that proved it."""
+    """The hash of the token that proved it; of a node the mark of the cluster's secret."""
     token_version: int = 0
     """Of the token, as of the user."""
     proven_name: str = ""

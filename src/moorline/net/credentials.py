@@ -110,9 +110,14 @@ class NodeCredentials:
     mechanism = "node"
     needs_privacy = False
 
-    def __init__(self, secret: bytes, own_home: str, other_home: str) -> None:
+    def __init__(
+        self, secret: bytes, own_home: str, other_home: str, *, before: bytes = b""
+    ) -> None:
+        """`before` is the one that a node may prove itself by which has yet to hear of the new one."""
         assert secret, "an empty secret is known to everybody"
-        self._secret = secret
+        self._secrets = (secret, before) if before else (secret,)
+        self.mark = b""
+        """Of the secret by which the other end has proven itself."""
         self._homes = own_home, other_home
         self._call: NodeCall | None = None
         self.is_content = False
@@ -131,14 +136,15 @@ class NodeCredentials:
         found = node_proof.decode_challenge(challenge)
         if call is None or found is None:
             raise Untrusted("what answers there does not speak as a node of this cluster does")
-        wanted = node_proof.acceptor_proof(self._secret, call, found.nonce)
-        if not node_proof.is_same(found.proof, wanted):
-            raise Untrusted(
-                f"what answers there is not the node {call.acceptor} of this cluster: it does not know the "
-                "cluster's secret"
-            )
-        self.is_content = True
-        return node_proof.caller_proof(self._secret, call, found.nonce)
+        for secret in self._secrets:
+            wanted = node_proof.acceptor_proof(secret, call, found.nonce)
+            if node_proof.is_same(found.proof, wanted):
+                self.is_content, self.mark = True, node_proof.mark_of(secret)
+                return node_proof.caller_proof(secret, call, found.nonce)
+        raise Untrusted(
+            f"what answers there is not the node {call.acceptor} of this cluster: it does not know the "
+            "cluster's secret"
+        )
 
 
 class KerberosNodeCredentials:

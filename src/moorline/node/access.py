@@ -13,7 +13,7 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from pathlib import Path
-from typing import Final, get_args
+from typing import Final, Protocol, get_args
 
 from moorline.access.audit import Audit, open_audit
 from moorline.access.audit_commands import AuditCommands
@@ -36,6 +36,7 @@ from moorline.config.access import Access as AccessSettings
 from moorline.config.quotas import bounds_by_subject
 from moorline.config.settings import Config
 from moorline.core.access.freshness import Freshness
+from moorline.core.access.node_proof import ClusterSecrets
 from moorline.core.access.owner import name_of
 from moorline.core.access.principal import (
     ANONYMOUS,
@@ -84,6 +85,14 @@ BROKEN: Final = frozenset({Malformed.code, FrameTooLarge.code, Tampered.code})
 
 CONNECTION: Final = (Quota.CONNECTIONS, 1)
 KINDS: Final = frozenset(quota.value for quota in Quota)
+
+
+class NodeLinks(Protocol):
+    """Those that this node opened."""
+
+    def cut(self, node: str) -> None: ...
+
+    def renewed(self, secrets: ClusterSecrets) -> None: ...
 
 
 Entrant = Session | Peer
@@ -237,8 +246,9 @@ class NodeAccess:
             return "this token was taken back"
         return ""
 
-    async def watch_nodes_forever(self, cut: Callable[[str], None]) -> None:
-        """Ends the links of nodes whose rows left the catalog; `cut` ends the ones that this node opened."""
+    async def watch_nodes_forever(self, links: "NodeLinks") -> None:
+        """Ends the links of nodes whose rows left the catalog, and those that were proven by a secret which
+        is not taken any more; `links` are the ones that this node opened."""
         pause_s = self._config.access.revocation_ms / ACCESS_LOOKS_PER_REVOCATION / 1_000
         known: frozenset[str] = frozenset()
         while True:
@@ -248,8 +258,11 @@ class NodeAccess:
             except (MoorlineError, TimeoutError):
                 continue  # who is of the cluster is not known to have changed
             for home in known - homes:
-                cut(home)
+                links.cut(home)
             known = homes
+            secrets = self.nodes.secrets_known()
+            links.renewed(secrets)
+            marks = secrets.marks()
             for session in list(self._sessions()):
                 principal = session.identity.principal
                 if session.identity.proof is not Proof.NODE or not session.is_open:
@@ -257,6 +270,9 @@ class NodeAccess:
                 if principal.removeprefix(NODE_PREFIX) not in homes:
                     self.ended += 1
                     session.close("EXPIRED", "this node is not of the cluster any more")
+                elif session.identity.token not in marks:
+                    self.ended += 1
+                    session.close("EXPIRED", "the cluster's secret was renewed: connect again")
 
     async def forget_accounts_forever(self) -> None:
         while True:

@@ -8,13 +8,20 @@ from collections.abc import AsyncIterator
 from moorline.access.guard import Declarations, heavy, needs
 from moorline.catalog import Catalog
 from moorline.catalog.cluster import Cluster, ClusterNode, Figures
-from moorline.core.access.right import LIST
+from moorline.core.access.principal import level_of
+from moorline.core.access.right import ADMINISTER, LIST
 from moorline.errors import MoorlineError
 from moorline.ids import text_of
 from moorline.limits import CLUSTER_LOOK_MS, NODES_PER_PAGE_MAX
 from moorline.metrics import Metrics
 from moorline.net.session import Session
 from moorline.net.turns import Turns
+from moorline.wire.cluster import (
+    ClusterSecretRenewed,
+    NodeRemoved,
+    RemoveNode,
+    RenewClusterSecret,
+)
 from moorline.wire.node import ListNodes, NodeFacts, NodesListed
 
 log = logging.getLogger("moorline.node")
@@ -32,7 +39,15 @@ class ClusterView:
 
     def declared(self) -> Declarations:
         return {
-            ListNodes: heavy(needs(LIST, lambda _: (CLUSTER,), self._turns.spawned(self._list)))
+            ListNodes: heavy(needs(LIST, lambda _: (CLUSTER,), self._turns.spawned(self._list))),
+            RemoveNode: needs(
+                ADMINISTER,
+                lambda call: (f"{CLUSTER}/nodes/{level_of(call.home)}",),
+                self._turns.later(self._remove),
+            ),
+            RenewClusterSecret: needs(
+                ADMINISTER, lambda _: (f"{CLUSTER}/secret",), self._turns.later(self._renew_secret)
+            ),
         }
 
     def close(self) -> None:
@@ -43,6 +58,24 @@ class ClusterView:
         return NodesListed(
             call.call, tuple(map(_facts, found)), is_last=len(found) < NODES_PER_PAGE_MAX
         )
+
+    async def _remove(self, session: Session, call: RemoveNode) -> NodeRemoved:
+        name = await self._cluster.remove(call.home, is_forced=call.is_forced)
+        log.warning(
+            "a node was removed from the cluster",
+            extra={"node": name, "home": call.home, "by": session.identity.principal},
+        )
+        return NodeRemoved(call.call, name)
+
+    async def _renew_secret(
+        self, session: Session, call: RenewClusterSecret
+    ) -> ClusterSecretRenewed:
+        await self._cluster.renew_secret(old_for_ms=call.old_for_ms)
+        log.warning(
+            "the cluster's secret was renewed",
+            extra={"old_for_ms": call.old_for_ms, "by": session.identity.principal},
+        )
+        return ClusterSecretRenewed(call.call, call.old_for_ms)
 
     async def look_forever(self) -> None:
         while True:

@@ -158,7 +158,7 @@ class Node:
         if links is not None:
             keeping = asyncio.create_task(links.keep_forever())
             stack.callback(keeping.cancel)
-            watching = asyncio.create_task(self._access.watch_nodes_forever(links.cut))
+            watching = asyncio.create_task(self._access.watch_nodes_forever(links))
             stack.callback(watching.cancel)
         leave_note(stack, folder, self.config.node, self._identity.home, self.addresses, self.http)
         log.info("ready", extra={"in_ms": monotonic_ms() - self._started_ms})
@@ -316,8 +316,8 @@ class Node:
     def _links(self, stack: contextlib.AsyncExitStack) -> Links:
         """Before the subjects, which speak over them until they are closed."""
         assert self._catalog is not None
-        secret = self._access.nodes.secret
-        links = Links(self.config, self._catalog, self._identity.home, secret)
+        secrets = self._access.nodes.secrets
+        links = Links(self.config, self._catalog, self._identity.home, secrets)
         stack.push_async_callback(links.close)
         return links
 

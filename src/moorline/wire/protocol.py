@@ -10,6 +10,7 @@ from moorline.wire import (
     access,
     audit,
     browse,
+    cluster,
     group,
     mqtt_client,
     publication,
@@ -65,6 +66,7 @@ HeardByNode = (
     | records.ResumeRecords
     | publication.COMMANDS
     | mqtt_client.COMMANDS
+    | cluster.COMMANDS
 )
 HeardByClient = (
     Welcome
@@ -94,6 +96,7 @@ HeardByClient = (
     | records.RecordsUnchanged
     | publication.EVENTS
     | mqtt_client.EVENTS
+    | cluster.EVENTS
 )
 
 _Batch = msgspec.Meta(max_length=MESSAGES_PER_FRAME_MAX)

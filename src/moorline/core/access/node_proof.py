@@ -18,6 +18,7 @@ import hmac
 
 import msgspec
 
+from moorline.core.hidden_bytes import without_bytes
 from moorline.limits import CREDENTIAL_BYTES_MAX, NONCE_BYTES
 
 AS_NODE = b"node\0"
@@ -26,6 +27,30 @@ AS_NODE = b"node\0"
 # With a version in them: a later form of the proof can never be taken for this one.
 _ACCEPTOR = b"moorline node 1 acceptor"
 _CALLER = b"moorline node 1 caller"
+
+
+class ClusterSecrets(msgspec.Struct, frozen=True):
+    """What nodes of a cluster prove with. Behind a renewal the one before is taken for a while beside it."""
+
+    current: bytes
+    before: bytes = b""
+    """Empty where it is not taken any more, and where there was none."""
+    before_left_ms: int = 0
+
+    def taken(self) -> tuple[bytes, ...]:
+        """Those that prove a node; the first is what a node proves itself by that is called. That is the one
+        before while it is taken: a caller that has yet to hear of the new one knows no other."""
+        return (self.before, self.current) if self.before else (self.current,)
+
+    def marks(self) -> frozenset[bytes]:
+        """What tells by which of them something was proven, and nobody what they are."""
+        return frozenset(map(mark_of, self.taken()))
+
+    __repr__ = without_bytes
+
+
+def mark_of(secret: bytes) -> bytes:
+    return hashlib.sha256(b"moorline cluster secret " + secret).digest()
 
 
 class NodeCall(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

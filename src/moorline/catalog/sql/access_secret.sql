@@ -1,1 +1,0 @@
-select secret from moorline.access_state

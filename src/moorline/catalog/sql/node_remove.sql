@@ -1,0 +1,1 @@
+delete from moorline.node where home = $1
