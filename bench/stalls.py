@@ -30,7 +30,6 @@ from moorline.client.topic import record
 from moorline.config.addresses import listen_address
 from moorline.limits import HELLO_TIMEOUT_MS, KEEPALIVE_MS, QUEUES_PER_PAGE_MAX
 from moorline.net.caller import Caller, open_caller
-from moorline.wire.group import FindRetained, RetainedFound
 from moorline.wire.queue import ListQueues, QueuesListed
 from moorline.wire.topic import Publish, Record
 
@@ -140,7 +139,9 @@ async def all_queues(caller: Caller) -> None:
         after = page[-1][0]
 
 
-async def measured(address: str, http: str) -> AsyncIterator[tuple[str, float, float]]:
+async def measured(
+    address: str, http: str, *, idle_s: float = 1.0
+) -> AsyncIterator[tuple[str, float, float]]:
     pinger = Pinger(address)
     caller = await open_caller(
         listen_address(address),
@@ -149,17 +150,14 @@ async def measured(address: str, http: str) -> AsyncIterator[tuple[str, float, f
     )
     try:
         async with connect(address) as moor:
-
-            def retained(filter_text: str) -> Awaitable[object]:
-                return caller.call(lambda call: FindRetained(call, filter_text), RetainedFound)
-
             works: dict[str, Callable[[], Awaitable[object]]] = {
-                "nothing": lambda: asyncio.sleep(1.0),
+                "nothing": lambda: asyncio.sleep(idle_s),
                 "list all topics": lambda: all_topics(moor),
                 "list topics by a filter that none matches": lambda: all_topics(moor, "+/none"),
-                "find retained, all": lambda: retained("#"),
-                "find retained, none matches": lambda: retained("kept/+/none"),
                 "subscribe to all retained": lambda: retained_by_subscribing(moor, "kept/#"),
+                "subscribe where none is retained": lambda: retained_by_subscribing(
+                    moor, "kept/+/none"
+                ),
                 "list all queues": lambda: all_queues(caller),
                 "list all groups": lambda: moor.groups(),
                 "describe streams": lambda: moor.streams(),

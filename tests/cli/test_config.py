@@ -84,8 +84,11 @@ def test_a_password_in_an_argument_is_refused_without_its_value(
     assert "geheim" not in said
 
 
-def test_a_catalog_is_named_by_an_address_or_a_file(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["config", "check", "--catalog-file=/etc/moorline/catalog"]) == 0
+def test_a_catalog_is_named_by_an_address_or_a_file(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "address").write_text("postgresql://h/db\n")
+    assert run(["config", "check", "--catalog-file=address"]) == 0
     assert run(["config", "check", "--catalog-file=a", "--catalog=postgresql://h/db"]) == 3
     assert "give one of them, the file or the address" in capsys.readouterr().err
 
@@ -121,6 +124,32 @@ def test_check_looks_at_the_files_of_tls(folder: Path, capsys: pytest.CaptureFix
     assert run(["config", "check", *flags]) == 0
     assert run(["config", "check", *flags, "--tls-client-ca", str(folder)]) == 3
     assert "this is a folder: give the path of a PEM file in it" in capsys.readouterr().err
+
+
+def test_check_looks_at_the_keytab(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keytab = folder / "moorline.keytab"
+    flags = ["--set", f"kerberos.keytab={keytab}", "--set", "kerberos.service=moorline/h@R.TEST"]
+    assert run(["config", "check", *flags]) == 3
+    assert "No such file or directory: give one that can be read" in capsys.readouterr().err
+    keytab.touch(0o644)
+    assert run(["config", "check", *flags]) == 3
+    assert "every user may use it: chmod 600 it" in capsys.readouterr().err
+    keytab.chmod(0o600)
+    assert run(["config", "check", *flags]) != 0, "it is empty, or the package is missing"
+    told = capsys.readouterr().err
+    assert "moor keytab show" in told or "Kerberos needs the package gssapi" in told
+
+
+def test_check_looks_at_files_with_addresses(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = folder / "address"
+    for flags in (["--set", f"catalog_file={file}"], ["--set", f"records.databases=shop={file}"]):
+        assert run(["config", "check", *flags]) == 3
+        assert "with the address of a database cannot be read" in capsys.readouterr().err
+        file.write_text("postgresql://somebody:secret@db/shop")
+        assert run(["config", "check", *flags]) == 0
+        file.unlink()
 
 
 @pytest.fixture

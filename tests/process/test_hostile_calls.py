@@ -14,11 +14,9 @@ from moorline.limits import FRAME_BYTES_MAX, MIB, STREAM_READ_BYTES_MAX
 from moorline.wire.frame import frame
 from moorline.wire.group import (
     FindOffsets,
-    FindRetained,
     ForLeader,
     ListGroups,
     ReadStream,
-    WatchStreams,
 )
 from moorline.wire.link import PROTOCOL, Hello
 from moorline.wire.message import Message
@@ -38,13 +36,11 @@ GROWTH_BYTES_MAX = 160 * MIB
 """What one such client may cost: its calls as tasks, a few buffers, and what the allocator keeps."""
 
 KINDS: dict[str, Callable[[int], Message]] = {
-    "retained": lambda call: FindRetained(call, "#"),
     "stream": lambda call: ReadStream(call, 0, 1, 0, STREAM_READ_BYTES_MAX),
     "news": lambda call: ReadStream(call, 0, 1, 1 << 40, STREAM_READ_BYTES_MAX, 100),
     "file": lambda call: ReadStreamFile(call, 0, 1, "segment", 0, STREAM_READ_BYTES_MAX),
     "topics": ListTopics,
     "streams": DescribeStreams,
-    "watched": WatchStreams,
     "offsets": lambda call: FindOffsets(call, 1),
     "groups": ListGroups,
     "nodes": DescribeCluster,

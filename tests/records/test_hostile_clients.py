@@ -92,7 +92,8 @@ async def test_a_filter_of_long_numbers_leaves_turns_to_others() -> None:
         found.append(await in_slices(parsed(table, asked)))
 
     assert await turns_of_others(parse()) >= 2
-    (condition,) = found[0].conditions()
+    (term,) = found[0].terms
+    condition = term.condition()
     assert sorted(condition.texts) == sorted(asked["size"])
 
 

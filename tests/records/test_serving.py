@@ -9,11 +9,11 @@ from typing import Any
 
 import asyncpg
 import pytest
+from tests.core.records.known_ranges import ranges_text
 from tests.records.clients import AS_JSON, AS_MSGPACK, PATIENCE_S, Held, client, until
 from tests.records.site import Site, opened_site, url_of
 
 from moorline.catalog import EmbeddedPostgres
-from moorline.core.records.known_ids import ranges_text
 from moorline.records import offer
 from moorline.records.registration import remove
 from moorline.wire.records import Deletion, Record

@@ -4,13 +4,14 @@ import asyncio
 from functools import partial
 
 import pytest
+from tests.core.directory.made_tokens import token_of
 from tests.resolver.publishing import WirePublisher, codes, digest_of, resolve
 from tests.resolver.server import OPEN_TO_ALL, ResolverServer
 
 from moorline.core.access.right import EVERYTHING, LIST, PUBLISH, SUBSCRIBE, WRITE
 from moorline.core.access.row import Row
 from moorline.core.directory.path import DEFAULT, WRITABLE
-from moorline.core.directory.token import Claim, token_of
+from moorline.core.directory.token import Claim
 from moorline.errors import AddressNotProven, BadAddress, NotReady, PublisherGone
 from moorline.wire.resolver import ListPaths, MatchPaths, PathsListed, PathsMatched
 

@@ -1,12 +1,13 @@
 """Paths of one answer that have the same holders: each is judged and signed as if it were asked alone."""
 
+from tests.core.directory.made_tokens import token_of
 from tests.resolver.publishing import WirePublisher, resolve
 from tests.resolver.server import OPEN_TO_ALL, ResolverServer
 
 from moorline.core.access.right import SUBSCRIBE, WRITE
 from moorline.core.access.row import Row
 from moorline.core.directory.path import WRITABLE
-from moorline.core.directory.token import Claim, token_of
+from moorline.core.directory.token import Claim
 from moorline.net.clock import monotonic_ms
 from moorline.net.slices import done
 from moorline.wire.resolver import PathsResolved, ResolvedPath, ResolvePaths

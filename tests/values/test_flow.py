@@ -159,7 +159,7 @@ async def test_t4_two_subscriptions_to_one_path_make_one_request(values: Values)
     third = subscriber.durable_subscribe("/one")
     assert await third.wait(5) == 1
     assert value.subscribers == 1
-    assert publisher.board.followers_count == 1
+    assert len(publisher.board._followed) == 1
     first.drop()
     second.drop()
     assert value.subscribers == 1

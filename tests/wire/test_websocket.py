@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.wire.bearer import bearer_item
 from wsproto import ConnectionType
 from wsproto.connection import Connection
 from wsproto.events import BytesMessage, CloseConnection, Event, Ping, TextMessage
@@ -10,7 +11,6 @@ from wsproto.events import BytesMessage, CloseConnection, Event, Ping, TextMessa
 from moorline.wire.websocket import (
     BadOffer,
     accept_of,
-    bearer_item,
     frame_binary,
     frame_close,
     frame_ping,

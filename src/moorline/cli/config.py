@@ -109,8 +109,36 @@ def check(
             client_crl=config.tls_client_crl,
             minimum=config.tls_minimum,
         )
+    _check_addresses(config)
+    _check_keytab(config)
     _check_folder(Path(config.data).absolute())
     output.emit(as_json, {"ok": True}, lambda: output.line("configuration ok"))
+
+
+def _check_addresses(config: Config) -> None:
+    """The files that hold addresses of databases, as a start reads them."""
+    from moorline.config.database_address import read_address
+
+    files = [config.catalog_file] if config.catalog_file else []
+    for file in (*files, *(one.file for one in config.records.database_files())):
+        read_address(Path(file))
+
+
+def _check_keytab(config: Config) -> None:
+    """As the start does, which would end on it; where the package is missing, that is told."""
+    if not config.kerberos.keytab:
+        return
+    import asyncio
+
+    from moorline.net.kerberos import KerberosService, check_keytab_file
+
+    check_keytab_file(Path(config.kerberos.keytab))
+    service = KerberosService(
+        Path(config.kerberos.keytab),
+        config.kerberos.service,
+        clock_skew_s=config.kerberos.clock_skew_s,
+    )
+    asyncio.run(service.check())
 
 
 def _check_folder(folder: Path) -> None:

@@ -128,8 +128,3 @@ def _token(encoded: str) -> str:
     if not text:
         raise BadOffer("an empty token")
     return text
-
-
-def bearer_item(token: str) -> str:
-    """The subprotocol that carries a token, as a client offers it."""
-    return BEARER + base64.urlsafe_b64encode(token.encode()).decode("ascii").rstrip("=")

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.core.directory.made_tokens import token_of
 
 from moorline.core.directory.token import (
     TOKEN_BYTES,
@@ -16,7 +17,6 @@ from moorline.core.directory.token import (
     TokenJudge,
     address_proof,
     login_of,
-    token_of,
 )
 
 SECRET = bytes(range(32))

@@ -105,7 +105,7 @@ def test_equal_filters_have_one_hash_and_others_another() -> None:
 
 def test_what_sql_is_told() -> None:
     where = {"workspace": [2, None, 1], "state": None, "size": {">": 1, "<=": 2}, "name": []}
-    assert parse_filter(TABLE, where).conditions() == [
+    assert [term.condition() for term in parse_filter(TABLE, where).terms] == [
         Condition("workspace", "integer", "in", ("1", "2"), or_null=True),
         Condition("state", "text", "null", (), or_null=True),
         Condition("size", "numeric", "range", bounds=((">", "1"), ("<=", "2"))),
@@ -135,4 +135,4 @@ def test_whatever_comes_is_a_filter_or_refused(where: dict[str, Any]) -> None:
     except BadFilter:
         return
     found.matches(ROW)
-    msgspec.msgpack.encode(found.conditions())
+    msgspec.msgpack.encode([term.condition() for term in found.terms])

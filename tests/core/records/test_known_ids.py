@@ -5,8 +5,9 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.core.records.known_ranges import ranges_text
 
-from moorline.core.records.known_ids import KnownIds, ranges_text
+from moorline.core.records.known_ids import KnownIds
 from moorline.errors import BadFilter
 from moorline.limits import RECORD_KNOWN_CHARACTERS_MAX
 

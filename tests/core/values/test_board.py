@@ -72,7 +72,7 @@ def test_what_was_unpublished_is_not_in_the_batch() -> None:
     board.update(other, 2)
     board.unpublish(other)
     assert board.commit() is None
-    assert board.followers_count == 0
+    assert len(board._followed) == 0
 
 
 def test_an_id_is_never_given_twice() -> None:
@@ -124,7 +124,7 @@ def test_who_follows_what_in_any_order_of_events(seed: int) -> None:
                     assert sorted(one for one, _ in seen.get(follower, [])) == wanted
         board.check()
     for follower, followed in model.items():
-        assert board.followed_by(follower) == followed
+        assert board._followed.get(follower, set()) == followed
 
 
 def test_a_broken_board_is_told() -> None:

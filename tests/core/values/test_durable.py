@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from random import Random
 
 import pytest
+from tests.core.values.durable_states import state_of
 
 from moorline.core.effects import Effect, Event, SetTimer, TimerFired
 from moorline.core.values.choice import Candidate
@@ -63,7 +64,7 @@ def alive(durable: Durable, paths: list[str], candidates: list[Candidate]) -> by
 def test_the_flow_from_a_wish_to_a_value() -> None:
     durable = machine()
     assert alive(durable, ["/x", "/y"], [A]) == b"a"
-    assert durable.state_of("/x") is PathState.ALIVE
+    assert state_of(durable, "/x") is PathState.ALIVE
     durable.check()
 
 
@@ -153,7 +154,7 @@ def test_n_tries_reach_the_one_of_n_that_does_not_hang(
         durable = machine(seed)
         effects = durable.handle(Want(["/x"]), 0)
         now_ms, tries = 0, 0
-        while durable.state_of("/x") is not PathState.ALIVE:
+        while state_of(durable, "/x") is not PathState.ALIVE:
             (resolve,) = of(Resolve, effects)
             assert isinstance(resolve, Resolve)
             found = {"/x": [*some, alive_one]}
@@ -206,7 +207,7 @@ def test_an_end_of_one_value_leaves_the_others() -> None:
     alive(durable, ["/x", "/y"], [A])
     effects = durable.handle(Ended(b"a", ["/y", "/z"], "DENIED"), 5)
     assert TellDead(["/y"], "DENIED") in effects
-    assert durable.state_of("/x") is PathState.ALIVE
+    assert state_of(durable, "/x") is PathState.ALIVE
 
 
 def test_behind_a_stop_nothing_is_tried() -> None:
@@ -378,6 +379,6 @@ def lived(seed: int) -> None:
     until_ms = world.now_ms + 120_000
     while world.now_ms < until_ms:
         world.step()
-    assert {path for path in paths if world.durable.state_of(path) is PathState.ALIVE} == wanted
+    assert {path for path in paths if state_of(world.durable, path) is PathState.ALIVE} == wanted
     held = [path for has in world.held.values() for path in has]
     assert sorted(held) == sorted(wanted)

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from tests.core.directory.made_tokens import token_of
 from tests.core.values.whole_net import Network, Process, Reply
 
 from moorline.core.access.right import SUBSCRIBE
 from moorline.core.directory.registry import Claim, Registration, Registry
 from moorline.core.directory.token import Claim as TokenClaim
-from moorline.core.directory.token import token_of
 from moorline.core.sets.digest import Digest
 
 TTL_MS = 30_000

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from tests.core.values.durable_states import state_of
 from tests.core.values.whole_net import DELAY_MS, Network, Pipe, Process
 from tests.core.values.whole_publisher import SimulatedPublisher, Value
 from tests.core.values.whole_resolver import NOT_READY, Granted, SimulatedResolver
@@ -396,4 +397,4 @@ class SimulatedSubscriber(Process):
             self._end(link, "SLOW")
 
     def is_alive(self, path: str) -> bool:
-        return self.durable.state_of(path) is PathState.ALIVE
+        return state_of(self.durable, path) is PathState.ALIVE

@@ -26,6 +26,7 @@ from moorline.net.http.server import HttpServer
 from moorline.net.http.websocket import WebSocket
 from moorline.net.listener import LoginRefused, ServerTls
 from moorline.net.session_rights import SessionRights
+from moorline.wire.websocket import frame_text
 
 MECHANISMS = ("certificate", "password", "token", "anonymous")
 PATIENCE_S = 60
@@ -55,7 +56,7 @@ class Heard:
         if isinstance(data, str):
             if data == "fail":
                 raise RuntimeError("a mistake of the test's own")
-            self.socket.send_text(data)
+            self.socket.write(frame_text(data.encode()))
         else:
             self.socket.send_binary(data)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.net.authority import Authority, Issued
 from tests.net.http.port import Port, answer_of, basic, is_closed, opened, until
+from tests.wire.bearer import bearer_item
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus
 
@@ -18,7 +19,6 @@ from moorline.net.clock import wall_ms
 from moorline.net.http.messages import text_response
 from moorline.net.tls import ANONYMOUS, Identity
 from moorline.net.tls_files import TlsFiles, TlsPaths
-from moorline.wire.websocket import bearer_item
 
 USERS = Authority("users")
 LOCAL = ["anonymous", "nothing", True]

@@ -90,10 +90,6 @@ class Changes:
         """Nothing more is kept for it."""
         return self._is_over
 
-    @property
-    def is_collapsed(self) -> bool:
-        return self._is_collapsed
-
     def close(self) -> None:
         """Nothing more is kept for it; what waits can still be read."""
         self._is_over = True

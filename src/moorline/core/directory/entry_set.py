@@ -125,10 +125,6 @@ class EntrySet:
         self._names = []
         self._is_summed = False
 
-    @property
-    def has_sums(self) -> bool:
-        return self._is_summed
-
     def sketch(self, cells: int) -> Sketch:
         """Behind `summing`. No larger than the full one."""
         assert self._is_summed

@@ -97,10 +97,6 @@ def _signing(begin: "Callable[[], Hash]", end: "Callable[[], Hash]") -> Callable
     return sign
 
 
-def token_of(secret: bytes, claim: Claim) -> bytes:
-    return Signer(secret, claim).token(claim.path, claim.permissions)
-
-
 class TokenJudge:
     """A publisher's verdicts on the tokens of one call: one holder, one resolver, one expiry.
 

@@ -113,9 +113,6 @@ class Filter(msgspec.Struct, frozen=True):
         found = [term for term in self.terms if isinstance(term, OneOf)]
         return min(found, key=lambda term: len(term.values), default=None)
 
-    def conditions(self) -> list[Condition]:
-        return [term.condition() for term in self.terms]
-
 
 def parse_filter(
     table: Table, where: Mapping[str, Any], columns: Sequence[str] | None = None

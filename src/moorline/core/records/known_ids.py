@@ -104,14 +104,3 @@ def _runs(text: str) -> Iterator[tuple[int, int]]:
             )
         yield first, last
         before = last
-
-
-def ranges_text(ids: Iterable[int]) -> str:
-    """The text of ids that rise."""
-    runs: list[list[int]] = []
-    for one in ids:
-        if runs and runs[-1][1] == one - 1:
-            runs[-1][1] = one
-        else:
-            runs.append([one, one])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)

@@ -40,10 +40,6 @@ class Board(Generic[Follower]):
     def __len__(self) -> int:
         return len(self._ids)
 
-    @property
-    def followers_count(self) -> int:
-        return len(self._followed)
-
     # --- what is published ------------------------------------------------------------------------
 
     def publish(self, path: str, value: Any) -> int:
@@ -165,9 +161,6 @@ class Board(Generic[Follower]):
             if after:
                 self._followers[one] = after
             self._forget(follower, one)
-
-    def followed_by(self, follower: Follower) -> frozenset[int]:
-        return frozenset(self._followed.get(follower, ()))
 
     def followers_of(self, one: int) -> Followers[Follower]:
         return self._followers.get(one, ())

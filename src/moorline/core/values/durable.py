@@ -105,10 +105,6 @@ class Durable(Machine[DurableState]):
     def __len__(self) -> int:
         return len(self._paths)
 
-    def state_of(self, path: str) -> PathState | None:
-        found = self._paths.get(path)
-        return found.state if found is not None else None
-
     def step(self, event: Event, now_ms: int) -> list[Effect]:
         if self.state is DurableState.OFF:
             return []

@@ -78,12 +78,6 @@ class StreamSource(Protocol):
     def close(self) -> None: ...
 
 
-class StreamReader(Protocol):
-    """The same on a loop, for those that wait for what comes: the node's own streams, or those of others."""
-
-    async def read(self, stream: Stream, offset: int, /) -> Block | Gap | None: ...
-
-
 class SegmentParts:
     """What every `SegmentFile` does alike, once it can read a part of the segment's files."""
 

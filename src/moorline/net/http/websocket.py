@@ -47,7 +47,6 @@ from moorline.wire.websocket import (
     frame_close,
     frame_ping,
     frame_pong,
-    frame_text,
 )
 
 log = logging.getLogger("moorline.net")
@@ -135,9 +134,6 @@ class WebSocket(asyncio.Protocol):
     def waiting_bytes(self) -> int:
         """What the peer has not taken yet, as far as this process holds it."""
         return self._transport.get_write_buffer_size()
-
-    def send_text(self, text: str) -> None:
-        self.write(frame_text(text.encode()))
 
     def send_binary(self, payload: bytes) -> None:
         self.write(frame_binary(payload))
