@@ -41,6 +41,7 @@
     ├── DatabaseUnreachable    the operator's: a Postgres with tables does not answer, or refuses us
     ├── ImportRefused          the user's: a file of queues that cannot be taken in
     ├── SubscriptionEnded      another reader took over, or the queue or group is gone
+    ├── Unfit                  the operator's: `moor doctor` found what keeps a node from working here
     ├── Drifting               a service and its node found no agreement
     ├── DriftFound             `moor service verify` or a job of `moor pipeline` found what differs
     ├── FlowFailed             the user's: a function of a flow of `moor pipeline run` raised
@@ -99,6 +100,8 @@ from typing import ClassVar
 
 
 class MoorlineError(Exception):
+    """All of them; by itself it is nobody's but ours."""
+
     code: ClassVar[str] = "INTERNAL"
     exit_code: ClassVar[int] = 1
 
@@ -180,10 +183,14 @@ class WireError(MoorlineError):
 
 
 class FrameTooLarge(WireError):
+    """A frame is longer than the other end takes."""
+
     code = "FRAME_TOO_LARGE"
 
 
 class Malformed(WireError):
+    """Bytes that are no message of the protocol, or no text of the form that was asked for."""
+
     code = "MALFORMED"
 
 
@@ -349,6 +356,13 @@ class SubscriptionEnded(MoorlineError):
     def __init__(self, reason: str) -> None:
         super().__init__(f"the subscription is over: {reason}")
         self.reason = reason
+
+
+class Unfit(MoorlineError):
+    """`moor doctor` found something that keeps a node from working: each line says what to do about it."""
+
+    code = "UNFIT"
+    exit_code = 26
 
 
 class Drifting(MoorlineError):

@@ -2,6 +2,7 @@
 
 KIB = 1024
 MIB = 1024 * KIB
+"""Units of the others."""
 
 # --- wire -----------------------------------------------------------------------------------------
 
@@ -249,6 +250,18 @@ CATALOG_POLL_MS = 20
 CATALOG_LEFTOVER_MS_MAX = 5_000
 """Time that the Postgres of a killed node has to end by itself before it is told to."""
 
+DOCTOR_DISK_FREE_BYTES = 1_024 * MIB
+"""Room below which `moor doctor` advises to make some: sixteen times the reserve, a night of a small node."""
+
+DOCTOR_SYNCS = 16
+"""Blocks that it syncs to find how long the disk takes: a second on a slow one."""
+
+DOCTOR_SYNC_MS = 20
+"""Longest median of these that is not told: at more, one client gets 50 answers a second."""
+
+DOCTOR_ANSWER_MS_MAX = 5_000
+"""Time that a node or a catalog has to answer it."""
+
 CATALOG_STOP_MS_MAX = 5_000
 """Time for a fast shutdown with its checkpoint: half of STOP_MS_MAX, the rest is for the node."""
 
@@ -341,6 +354,7 @@ WEBSOCKET_CONTROLS_MAX = 64
 say nothing. A flood of them ends the connection; programs send one in some seconds."""
 
 WEBSOCKET_CONTROLS_MS = 1_000
+"""The time in which they are counted: a program that pings at each message is not cut for one burst."""
 
 WEBSOCKET_FRAMES_PER_TURN = 64
 """Frames of one socket that are heard at once, within HTTP_TURN_MS: less than a millisecond of parsing."""
@@ -405,11 +419,14 @@ passwords, and of those the one that takes 32 MiB. Stored beside each hash, so t
 
 SCRYPT_BLOCK = 8
 SCRYPT_LANES = 3
+"""Its r and p, as SCRYPT_COST has them."""
 
 SCRYPT_WORK_MAX = 1 << 22
 """n * r * p of a stored hash that is checked at all: five times ours. A row with more is damaged."""
 
 SALT_BYTES = 16
+"""Drawn for each password: no two are the same in the life of any cluster."""
+
 LOCAL_NODES_MAX = 9
 """Of `moor cluster up`: each is a process with some 80 MB, and has ten ports of its own."""
 
@@ -427,6 +444,7 @@ PASSES_MAX = 1_024
 
 TOKEN_BYTES = 32
 NONCE_BYTES = 32
+"""Drawn by chance: nobody guesses 256 bits, and none is drawn twice."""
 
 CREDENTIAL_BYTES_MAX = 4 * KIB
 """Of one step of a proof by a password, a token or the cluster's secret: a name, a password and what parts
@@ -452,6 +470,7 @@ ADDRESS_GUESSES_FREE = 20
 """The same of an address: many people may come from one."""
 
 ADDRESS_GUESS_FORGOTTEN_MS = 30_000
+"""Time after which one of them is forgotten: sooner than a name's, since others come from there too."""
 
 THROTTLE_ENTRIES_MAX = 20_000
 """Names, and addresses, whose wrong guesses are remembered: some 3 MB each."""
@@ -2260,6 +2279,8 @@ MQTT_FILTERS_PER_SLICE = 64
 MQTT_WILLS_PER_LOOK_MAX = 1_000
 """Wills that one look at the catalog takes; more are there at the next."""
 
-MQTT_DROP_CAUSES_MAX = 16  # kinds of a drop that a client's figures name: seven today
+MQTT_DROP_CAUSES_MAX = 16
+"""Kinds of a drop that a client's figures name: seven today."""
+
 MQTT_CLIENT_FILTERS_SHOWN_MAX = 1_000
 """Filters of one client that an answer shows."""

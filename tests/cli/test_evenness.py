@@ -2,14 +2,12 @@
 
 import pty
 import subprocess
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import typer
 from tests.process.nodes import MOOR, clean_environment
 
-from moorline.cli.main import app
+from moorline.cli.every_command import commands
 
 NO_JSON = {
     "serve": "it prints one line when it is ready; its log is JSON by --log-format",
@@ -28,21 +26,6 @@ CANNOT_BE_UNDONE = {
     "records remove",
 }
 """These ask on a terminal, and want --yes where nobody can answer."""
-
-
-def commands() -> Iterator[tuple[str, Any, Any]]:
-    """Every command there is, by its words."""
-    root: Any = typer.main.get_command(app)
-    context = typer.Context(root, info_name="moor", **root.context_settings)
-    waiting: list[tuple[tuple[str, ...], Any, Any]] = [((), root, context)]
-    while waiting:
-        words, command, its = waiting.pop()
-        if not hasattr(command, "list_commands"):
-            yield " ".join(words), command, its
-            continue
-        for name in command.list_commands(its):
-            below = command.get_command(its, name)
-            waiting.append(((*words, name), below, typer.Context(below, its, name)))
 
 
 ALL = {words: (command, context) for words, command, context in commands()}

@@ -74,6 +74,13 @@ async def migrate(
     return done
 
 
+async def outstanding(
+    connection: asyncpg.Connection, migrations: Sequence[Migration] = MIGRATIONS
+) -> list[int]:
+    """Those that the next start would apply; changes nothing, and raises as a start would."""
+    return [one.number for one in _missing(await _applied(connection), migrations)]
+
+
 async def _apply(connection: asyncpg.Connection, migration: Migration) -> None:
     await connection.execute(migration.sql, timeout=CATALOG_MIGRATE_MS_MAX / 1000)
     await connection.execute(MIGRATION_ADD, migration.number, migration.name, migration.checksum)

@@ -232,8 +232,8 @@ def _address(options: dict[str, Any], needs_node: bool) -> str:
         return _noted(folder, source)
     chosen = contexts.current()
     if chosen is None:
-        return _noted(folder, source) if _runs(folder) else DEFAULT_ADDRESS
-    if _runs(folder):
+        return _noted(folder, source) if is_running(folder) else DEFAULT_ADDRESS
+    if is_running(folder):
         raise typer.BadParameter(
             f"a node runs on {escaped(str(folder))}, and the context {chosen[0]} is chosen: say which one is "
             f"meant by --data {escaped(str(folder))} or --context {chosen[0]}"
@@ -262,7 +262,7 @@ def _of_context(context: contexts.Context, options: dict[str, Any]) -> str:
 def _noted(folder: Path, source: str) -> str:
     """The first address in the note of the node that runs on that folder."""
     named = f"the data folder {escaped(str(folder))} (from {source})"
-    if not _runs(folder):
+    if not is_running(folder):
         raise Unreachable(
             f"no node runs on {named}: start it with moor serve, or name another with --address or --data"
         )
@@ -275,7 +275,7 @@ def _noted(folder: Path, source: str) -> str:
         ) from error
 
 
-def _runs(folder: Path) -> bool:
+def is_running(folder: Path) -> bool:
     """Whether a node holds the folder. One that was killed leaves its note, but not its lock."""
     try:
         with (folder / LOCK).open("rb") as file:

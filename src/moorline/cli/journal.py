@@ -66,7 +66,7 @@ def check(
     from moorline.node.stores import missing_stores
 
     gone = missing_stores(Path(settings.config.data))
-    with _held(settings.config) as (disk, options):
+    with held_journal(settings.config) as (disk, options):
         with progress("checking") as seen:
             act = work.repair if repair else work.check
             report = act(disk, options, wall_ms, seen)
@@ -74,7 +74,7 @@ def check(
         if repair and report.problems:
             with progress("checking again") as seen:
                 left = work.check(disk, options, wall_ms, seen).problems
-        streams = _check_streams(settings.config)
+        streams = checked_streams(settings.config)
     facts = {**msgspec.structs.asdict(report), "lost": report.lost, "is_clean": not left}
     facts |= {"lost_changes": report.lost_changes, "is_loss_unknown": report.is_loss_unknown}
     facts["is_lossless"] = not gone and all(problem.is_harmless for problem in left)
@@ -134,7 +134,7 @@ def migrate(
     from moorline.journal.queues import offline
     from moorline.net.clock import wall_ms
 
-    with _held(settings.config) as (disk, options), progress("moving") as seen:
+    with held_journal(settings.config) as (disk, options), progress("moving") as seen:
         moved = offline.migrate(disk, options, levels, wall_ms, seen)
     output.emit(
         as_json,
@@ -158,7 +158,7 @@ def export(settings: Loaded[Config], target: Target, as_json: AsJson = False) ->
     path = None if target == "-" else Path(target)
     if path is not None:
         is_parquet(path)  # refuses another ending before anything is read
-    with _held(settings.config) as (disk, options), progress("exporting") as seen:
+    with held_journal(settings.config) as (disk, options), progress("exporting") as seen:
         if path is None:
             writer = JsonWriter(sys.stdout.buffer)
             moved = work(disk, options, wall_ms, writer, seen)
@@ -190,7 +190,7 @@ def import_(settings: Loaded[Config], source: Target, as_json: AsJson = False) -
         if not path.is_file():
             raise typer.BadParameter(f"{path} is not a file")
     with (
-        _held(settings.config, is_made=True) as (disk, options),
+        held_journal(settings.config, is_made=True) as (disk, options),
         tempfile.TemporaryFile() as spool,
         progress("importing") as seen,
     ):
@@ -234,7 +234,9 @@ def checkpoint(endpoint: Endpoint, as_json: AsJson = False) -> None:
 
 
 @contextlib.contextmanager
-def _held(config: Config, *, is_made: bool = False) -> Iterator[tuple["FileDisk", "StoreOptions"]]:
+def held_journal(
+    config: Config, *, is_made: bool = False
+) -> Iterator[tuple["FileDisk", "StoreOptions"]]:
     """The folder of the queues, locked; a folder without queues is refused unless it is to be made."""
     need_server("moor journal")
     from moorline.ids import text_of
@@ -309,7 +311,7 @@ def _losses(report: "Report") -> str:
     return ", ".join(said)
 
 
-def _check_streams(config: Config) -> "StreamReport | None":
+def checked_streams(config: Config) -> "StreamReport | None":
     """None where there are no streams."""
     from moorline.journal.disk import FileDisk
     from moorline.journal.streams.check import check_streams

@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 
 from moorline.cli import output
 from moorline.cli.console import console
+from moorline.cli.doctor import doctor
 from moorline.cli.resolver import ls, resolve
 from moorline.cli.serve import serve
 from moorline.cli.status import status
@@ -102,6 +103,7 @@ app = typer.Typer(
     epilog="Example: moor serve --data ./moorline-data",
 )
 app.command("serve", epilog="Example: moor serve --data ./moorline-data --log-format json")(serve)
+app.command("doctor", epilog="Example: moor doctor --data ./moorline-data --quick")(doctor)
 app.command("status", epilog="Example: moor status --address tcp://127.0.0.1:7411 --json")(status)
 app.command("console", epilog="Example: moor console --open")(console)
 app.command("whoami", epilog="Example: moor whoami --json")(whoami)

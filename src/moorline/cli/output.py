@@ -24,6 +24,8 @@ class OutputClosed(Exception):
 
 
 class OutputFailed(MoorlineError):
+    """The output of a command could not be written: a full disk behind a redirection."""
+
     code = "OUTPUT"
 
 

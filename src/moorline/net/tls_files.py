@@ -114,7 +114,7 @@ class TlsFiles:
     async def __aenter__(self) -> Self:
         """Raises `ConfigError` if the files cannot be used: at a start nothing is there to keep."""
         self._seen = await asyncio.to_thread(_look_at, self._paths)
-        self._take(await asyncio.to_thread(_load, self._paths))
+        self._take(await asyncio.to_thread(load_files, self._paths))
         self._task = asyncio.create_task(self._watch())
         return self
 
@@ -154,7 +154,7 @@ class TlsFiles:
             # Looked at before it is read: what is written meanwhile is a change that the next look finds.
             self._seen = await asyncio.to_thread(_look_at, self._paths)
             try:
-                loaded = await asyncio.to_thread(_load, self._paths)
+                loaded = await asyncio.to_thread(load_files, self._paths)
             except ConfigError as error:
                 self._broken = str(error)
                 log.error("TLS files are not taken", extra={"error": self._broken})
@@ -203,8 +203,8 @@ class TlsFiles:
         self._told_ms = told_ms
 
 
-def _load(paths: TlsPaths) -> Loaded:
-    """In a thread."""
+def load_files(paths: TlsPaths) -> Loaded:
+    """In a thread. Raises `ConfigError` if a start would."""
     context = server_context(
         paths.certificate,
         paths.key,

@@ -13,6 +13,7 @@ from enum import IntEnum
 
 from moorline.journal.disk_watch import FillsDisk
 from moorline.limits import PROBLEM_CHARACTERS_MAX, PROBLEMS_TOLD_MAX
+from moorline.metrics import Metrics
 
 Look = Callable[[], str]
 """What is wrong just now, in one sentence; empty if nothing is."""
@@ -58,3 +59,13 @@ def full_disk(what: str, filling: FillsDisk) -> str:
     if not filling.is_disk_full:
         return ""
     return f"the disk of the {what} is nearly full, less than its reserve is free: messages are refused"
+
+
+def watch(metrics: Metrics, problems: Problems) -> None:
+    """How many there are, for alerts; /healthz has their texts."""
+    for name, help_text, least in (
+        ("problems", "What is wrong with the node, as /healthz tells it.", Severity.WANTS_CARE),
+        ("problems_refusing", "Of these: messages are refused or not answered.", Severity.REFUSES),
+        ("problems_ending", "Of these: only a start mends it.", Severity.ENDS),
+    ):
+        metrics.watch(name, help_text, lambda least=least: len(problems.found(least)))  # type: ignore[misc]

@@ -58,6 +58,7 @@ from moorline.node.folder import (
     note_format,
 )
 from moorline.node.health import PAGES, Problems, Severity, full_disk
+from moorline.node.health import watch as watch_problems
 from moorline.node.identity import Identity, held_identity
 from moorline.node.queues import FOLDER as QUEUES_FOLDER
 from moorline.node.queues import open_homes, open_queues, watch_services
@@ -267,6 +268,7 @@ class Node:
             "Connections since the start.",
             lambda: self._doors.listeners.accepted,
         )
+        watch_problems(self.metrics, self._problems)
         watch_descriptors(self.metrics, self._descriptors, self._doors.listeners.door)
         watch_access(self.metrics, self._access)
 

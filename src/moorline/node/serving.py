@@ -11,6 +11,7 @@ from typing import Any
 from moorline.config.settings import Config
 from moorline.errors import MoorlineError
 from moorline.limits import STOP_MS_MAX
+from moorline.node import service_manager
 from moorline.node.garbage import Garbage
 from moorline.node.node import Node
 
@@ -39,7 +40,9 @@ async def serve(
             starting.cancel()
             await asyncio.wait([starting])
     finally:
-        log.info("stopping", extra={"why": asked.result() if asked.done() else "an error"})
+        why = asked.result() if asked.done() else "an error"
+        log.info("stopping", extra={"why": why})
+        service_manager.tell_stopping(why)
         await _close(stack)
     if error is not None:
         raise error
@@ -51,6 +54,7 @@ async def _until_asked(
     """A node that is ready, until it is asked to stop, or fails: then why."""
     with Garbage().kept_small() as garbage:
         announce(node.ready_line())
+        service_manager.tell_ready(node.ready_line())
         failing = asyncio.create_task(node.failed())
         looking = asyncio.create_task(garbage.look_at_all_when_idle())
         await _first(asked, failing)

@@ -1,0 +1,73 @@
+"""The pages of docs/reference/ have all that the code has: one command writes them anew."""
+
+import inspect
+import urllib.request
+from pathlib import Path
+
+import pytest
+from tests.process.nodes import NodeProcess
+
+from moorline import limits
+from moorline.cli import reference
+from moorline.cli.every_command import commands
+
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
+ANEW = "write it anew: .venv/bin/python -m moorline.cli.reference docs/reference"
+
+
+def page(name: str) -> str:
+    return (REFERENCE / name).read_text(encoding="utf-8")
+
+
+def test_commands_are_those_of_the_program() -> None:
+    assert page("commands.md") == reference.commands_page(), ANEW
+    for words, _, _ in commands():
+        assert f"# moor {words}\n" in page("commands.md"), words
+
+
+def test_limits_are_those_of_the_code() -> None:
+    assert page("limits.md") == reference.limits_page(), ANEW
+    names = {name for name in vars(limits) if name.isupper()}
+    assert {one.name for one in reference.limits_of(inspect.getsource(limits))} == names
+
+
+def test_every_limit_says_why() -> None:
+    silent = [one.name for one in reference.limits_of(inspect.getsource(limits)) if not one.reason]
+    assert silent == []
+
+
+def test_errors_are_those_of_the_tree() -> None:
+    assert page("errors.md") == reference.errors_page(), ANEW
+    silent = [row for row in reference.errors_page().splitlines() if row.endswith("|  |")]
+    assert silent == [], "a sentence in its docstring, or in the drawing at the head of errors.py"
+
+
+@pytest.mark.process
+def test_metrics_are_those_of_a_node(tmp_path: Path) -> None:
+    with NodeProcess(tmp_path / "data") as node:
+        with urllib.request.urlopen(f"{node.http}/metrics", timeout=10) as answer:
+            text = answer.read().decode()
+        assert node.stop() == 0
+    shown = list(reference.metrics_in(text))
+    assert len(shown) > 100
+    assert page("metrics.md") == reference.metrics_page(shown), ANEW
+    assert [one.name for one in shown if not one.help_text] == []
+
+
+def test_what_a_page_says_is_safe_in_a_table() -> None:
+    one = reference.Metric("moorline_x", "gauge", "a | b\n<c>")
+    assert "| `moorline_x` | gauge | a \\| b \\<c> |" in reference.metrics_page([one])
+
+
+def test_the_reason_below_several_limits_is_that_of_all() -> None:
+    source = (
+        '# --- some ---\nKIB = 1\nMIB = 2\n"""Why."""\n\n'
+        'FRAME_BYTES_MAX = 3\n\nHELLO_TIMEOUT_MS = 4\n"""Other."""\n'
+    )
+    found = {one.name: (one.section, one.reason) for one in reference.limits_of(source)}
+    assert found == {
+        "KIB": ("some", "Why."),
+        "MIB": ("some", "Why."),
+        "FRAME_BYTES_MAX": ("some", ""),
+        "HELLO_TIMEOUT_MS": ("some", "Other."),
+    }
