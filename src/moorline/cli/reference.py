@@ -125,18 +125,15 @@ def limits_of(source: str) -> Iterator[Limit]:
     ]
     for place, node in enumerate(tree.body):
         match node:
+            case ast.Assign(targets=[ast.Tuple(elts=several)], value=ast.Tuple(elts=values)):
+                for target, value in zip(several, values, strict=True):
+                    assert isinstance(target, ast.Name)
+                    yield _limit(headings, node, target.id, value, _reason(tree.body, place))
             case (
                 ast.Assign(targets=[ast.Name(id=name)], value=value)
                 | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
             ):
-                section = next((text for at, text in reversed(headings) if at < node.lineno), "")
-                yield Limit(
-                    section,
-                    name,
-                    getattr(limits, name),
-                    ast.unparse(value),
-                    _reason(tree.body, place),
-                )
+                yield _limit(headings, node, name, value, _reason(tree.body, place))
 
 
 def _limit(
@@ -164,8 +161,9 @@ def limits_page() -> str:
         "# Limits",
         WRITTEN,
         "",
-        "Every bound of the program, with its unit last in its name. They are no settings: where "
-        "one can be set, [configuration.md](../configuration.md) has it, and this is its default or its own bound.",
+        "Every bound of the program, with its unit last in its name. They are no settings: where one "
+        "can be set, [configuration.md](../configuration.md) has it, and this is its default or its "
+        "own bound.",
     ]
     section = None
     for one in limits_of(inspect.getsource(limits)):

@@ -35,4 +35,11 @@ def serve(
 
     config = settings.config
     setup(config.log_format, config.log_level)
-    uvloop.run(run_node(config, output.line, recompute_digests=recompute_digests))
+    uvloop.run(
+        run_node(
+            config,
+            output.line,
+            recompute_digests=recompute_digests,
+            read_again=lambda: settings.read_again().config,
+        )
+    )

@@ -6,8 +6,9 @@ the value, where it came from, and what is accepted.
 
 import difflib
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -28,6 +29,11 @@ class Loaded(Generic[T]):
     config: T
     sources: dict[str, str]
     """By key: "flag", "environment MOOR_DATA", "file moorline.toml" or "default"."""
+    again: "Callable[[], Loaded[T]] | None" = None
+
+    def read_again(self) -> "Loaded[T]":
+        """The same flags, variables and file once more; what is in the file may be another by then."""
+        return self if self.again is None else self.again()
 
 
 @dataclass(frozen=True)
@@ -45,7 +51,9 @@ def load(
     flags: Mapping[str, object], environment: Mapping[str, str], file: Path | None
 ) -> Loaded[Config]:
     """A node's configuration. `file` is what --config named; None looks in the usual places."""
-    return load_as(Config, flags, environment, file)
+    # Copies: whoever gave them may change them before they are read again.
+    again = partial(load_as, Config, dict(flags), dict(environment), file)
+    return replace(again(), again=again)
 
 
 def load_as(

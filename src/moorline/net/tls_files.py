@@ -144,6 +144,12 @@ class TlsFiles:
         now_ms = self._now_ms()
         return "; ".join(filter(None, (end.words(now_ms) for end in self._loaded.ends)))
 
+    def rename(self, paths: TlsPaths) -> None:
+        """From the next reading on these are the files; what they hold is taken if all of it is right."""
+        if paths != self._paths:
+            self._paths = paths
+            self._wanted.set()
+
     def reload_soon(self) -> None:
         """The operator says so, with SIGHUP: whatever the files look like, they are read now."""
         self._wanted.set()

@@ -134,6 +134,7 @@ class NodeAccess:
         self.ended = 0
         """Sessions that a change of the catalog ended."""
         self._config = config
+        self._quota_settings = config.access
         self._sessions = sessions
         self._newest = 0
         self._proofs = proofs
@@ -222,10 +223,15 @@ class NodeAccess:
         number = version.number if version is not None else 0
         # A catalog that was brought back from a copy has lower numbers: nothing that it does not know counts.
         is_older, self._newest = number < self._newest, number
-        self.quotas.load(_quota_table(self.table, self._config.access))
+        self.quotas.load(_quota_table(self.table, self._quota_settings))
         for session in list(self._sessions()):
             if session.is_open:
                 self.judge(session, knows_all=is_older)
+
+    def take_quotas(self, settings: AccessSettings) -> None:
+        """The lines of `access.quotas` are others now; those of the table stay."""
+        self._quota_settings = settings
+        self.quotas.load(_quota_table(self.table, settings))
 
     def judge(self, session: Entrant, *, knows_all: bool = False) -> None:
         why = self._why_over(session, knows_all=knows_all)

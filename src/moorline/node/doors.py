@@ -91,6 +91,11 @@ class Doors:
             *(self.mqtt.listeners.peers if self.mqtt is not None else ()),
         ]
 
+    def take(self, config: Config) -> None:
+        """Files of TLS that have other names now; whether there is TLS at all a start decides."""
+        if self._tls is not None and config.tls_certificate:
+            self._tls.rename(TlsPaths.of(config))
+
     def reload(self) -> None:
         """The files of TLS are read now."""
         if self._tls is not None:

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 import os
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -60,11 +61,13 @@ from moorline.node.folder import (
 from moorline.node.health import PAGES, Problems, Severity, full_disk
 from moorline.node.health import watch as watch_problems
 from moorline.node.identity import Identity, held_identity
+from moorline.node.logs import setup as setup_logs
 from moorline.node.queues import FOLDER as QUEUES_FOLDER
 from moorline.node.queues import open_homes, open_queues, watch_services
 from moorline.node.queues import watch as watch_queues
 from moorline.node.records import away, open_publications, open_records
 from moorline.node.records import watch as watch_records
+from moorline.node.reloading import Reloading
 from moorline.node.resolver import open_resolver
 from moorline.node.resolver import watch as watch_resolver
 from moorline.node.stores import note_stores, tell_of_missing
@@ -96,7 +99,14 @@ class Node:
     _identity: Identity
     _access: NodeAccess
 
-    def __init__(self, config: Config, *, recompute_digests: bool = False) -> None:
+    def __init__(
+        self,
+        config: Config,
+        *,
+        recompute_digests: bool = False,
+        read_again: Callable[[], Config] | None = None,
+    ) -> None:
+        """`read_again` is asked for the configuration at SIGHUP; without it only files are read anew."""
         self.config = config
         self._recompute_digests = recompute_digests
         self.roles = list(config.active_roles())
@@ -117,6 +127,8 @@ class Node:
         self._resolver: ResolverBroker | None = None
         self._records: Tables | None = None
         self._problems = Problems()
+        self._reloading = Reloading(config, read_again or (lambda: config), self._take)
+        self._problems.watch(Severity.WANTS_CARE, self._reloading.problem)
         self._failed: asyncio.Future[MoorlineError] = asyncio.get_running_loop().create_future()
 
     @property
@@ -170,6 +182,8 @@ class Node:
             stack.callback(keeping.cancel)
             watching = asyncio.create_task(self._access.watch_nodes_forever(links))
             stack.callback(watching.cancel)
+        reading = asyncio.create_task(self._reloading.read_forever())
+        stack.callback(reading.cancel)
         leave_note(stack, folder, self.config.node, self._identity.home, self.addresses, self.http)
         log.info("ready", extra={"in_ms": monotonic_ms() - self._started_ms})
 
@@ -178,8 +192,20 @@ class Node:
         return await asyncio.shield(self._failed)
 
     def reload(self) -> None:
-        """SIGHUP: the files of TLS are read now."""
+        """SIGHUP: the configuration is read again, and the files of TLS."""
+        self._reloading.ask()
         self._doors.reload()
+
+    def _take(self, config: Config) -> None:
+        """What of it can change while we run (node/reloading.py)."""
+        setup_logs(config.log_format, config.log_level)
+        self._doors.take(config)
+        self._access.take_quotas(config.access)
+        if self._queues is not None:
+            self._queues.bound_again()
+        if self._topics is not None:
+            streams = config.streams
+            self._topics.streams.store.upkeep.keep(streams.retention_s, streams.retention_bytes)
 
     def ready_line(self) -> str:
         """The one line that scripts wait for."""

@@ -19,7 +19,11 @@ log = logging.getLogger("moorline.node")
 
 
 async def serve(
-    config: Config, announce: Callable[[str], None], *, recompute_digests: bool = False
+    config: Config,
+    announce: Callable[[str], None],
+    *,
+    recompute_digests: bool = False,
+    read_again: Callable[[], Config] | None = None,
 ) -> None:
     """Runs a node until SIGTERM, SIGINT, or something it cannot survive; then stops it in bounded time."""
     loop = asyncio.get_running_loop()
@@ -27,7 +31,7 @@ async def serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _ask, asked, number.name)
     stack = contextlib.AsyncExitStack()
-    node = Node(config, recompute_digests=recompute_digests)
+    node = Node(config, recompute_digests=recompute_digests, read_again=read_again)
     loop.add_signal_handler(signal.SIGHUP, node.reload)
     error: MoorlineError | None = None
     try:

@@ -4,6 +4,8 @@ sealed, and what retention gives up is dropped.
 
 from collections.abc import Callable, Mapping
 
+import msgspec
+
 from moorline.journal.disk import Disk
 from moorline.journal.streams.batch import StreamOptions
 from moorline.journal.streams.drop import StreamDrop
@@ -34,6 +36,12 @@ class ShardUpkeep:
         self._disk = disk
         self._options = options
         self._shards = shards
+
+    def keep(self, retention_s: int, retention_bytes: int) -> None:
+        """From the next look on; what is dropped by then does not come back."""
+        self._options = msgspec.structs.replace(
+            self._options, retention_s=retention_s, retention_bytes=retention_bytes
+        )
 
     def roll(self, now_us: int) -> list[int]:
         """The shards whose newest generation is too old: the next batch begins new ones."""
