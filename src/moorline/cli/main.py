@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 
 from moorline.cli import output
 from moorline.cli.console import console
+from moorline.cli.drain import drain
 from moorline.cli.resolver import ls, resolve
 from moorline.cli.serve import serve
 from moorline.cli.status import status
@@ -104,6 +105,7 @@ app = typer.Typer(
 app.command("serve", epilog="Example: moor serve --data ./moorline-data --log-format json")(serve)
 app.command("status", epilog="Example: moor status --address tcp://127.0.0.1:7411 --json")(status)
 app.command("console", epilog="Example: moor console --open")(console)
+app.command("drain", epilog="Example: moor drain node-2 --rate 500")(drain)
 app.command("whoami", epilog="Example: moor whoami --json")(whoami)
 app.command("resolve", epilog="Example: moor resolve /oslo/temperature --json")(resolve)
 app.command("ls", epilog="Example: moor ls '/oslo/**' --watch")(ls)
