@@ -1141,7 +1141,7 @@ TOPICS_CACHED_MAX = 65_536
 TOPICS_CACHED_BYTES_MAX = 8 * MIB
 """The same in bytes of their names, of which each is held three times: 128 bytes for each topic."""
 
-TOPICS_LISTED_MAX = 16_384
+TOPICS_WITH_LIST_MAX = 16_384
 """Topics of a sealed stream that have a list of their own; all others share one."""
 
 TOPICS_LISTED_BYTES_MAX = MIB
@@ -1772,7 +1772,7 @@ ADDRESS_NOT_PROVEN_MS = 1_000
 """Least time from the dial of a login until it hears that its address is not proven, where
 `resolver.proof_timeout_ms` is less: who looks for open ports gets one answer a second, the same for all."""
 
-CLUSTER_LOOK_MS = 1_000
+CLUSTER_ENTRIES_LOOK_MS = 1_000
 """Pause between two looks of a resolver at the nodes and homes of the catalog."""
 
 RIGHTS_CHANGED_MS = 100

@@ -58,6 +58,32 @@ async def catalog(nodes: Nodes) -> AsyncIterator[Catalog]:
         yield catalog
 
 
+async def test_a_list_of_resolvers_says_where_the_others_are(nodes: Nodes, tmp_path: Path) -> None:
+    """One node is there; two others are told of each other by it, and come by their certificates."""
+    authority = trustme.CA()
+    ca, shown = tmp_path / "ca.pem", tmp_path / "node.pem"
+    authority.cert_pem.write_to_path(str(ca))
+    issued = authority.issue_cert("127.0.0.1", common_name="node")
+    issued.private_key_and_cert_chain_pem.write_to_path(str(shown))
+    flags = [
+        "--listen=tls://127.0.0.1:0",
+        f"--tls-certificate={shown}",
+        f"--tls-key={shown}",
+        f"--tls-client-ca={ca}",
+        "--set=anonymous=never",
+    ]
+    await nodes.start("a", settings=PATIENT, flags=flags)
+    resolvers = _tls_address(nodes["a"]).replace("tls://", "moors://")
+    told = [*flags, f"--resolvers={resolvers}", "--roles=broker"]
+    await nodes.start("b", "c", settings=PATIENT, flags=told)
+    b, c = nodes["b"], nodes["c"]
+    # The one that tells is gone, and what is known goes on.
+    nodes["a"].kill()
+    await until(lambda: "where the other nodes are is not known" in b.errors, within_s=60)
+    assert links_of(b.errors) == {"c"}
+    assert links_of(c.errors) == {"b"}
+
+
 async def test_links_over_tls(nodes: Nodes, tmp_path: Path) -> None:
     authority = trustme.CA()
     ca = tmp_path / "ca.pem"

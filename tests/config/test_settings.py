@@ -71,6 +71,15 @@ def test_addresses_that_are_refused(text: str) -> None:
     assert "accepted: tcp://HOST:PORT or tls://HOST:PORT" in refused(listen=[text])
 
 
+def test_resolvers_are_a_list_of_hosts_or_none() -> None:
+    for taken in ("", "moor://a,b:7500", "moors://[::1]:7500", "tcp://a:1"):
+        assert not list(Config(resolvers=taken).problems())
+    for refused in ("a,b", "moor://", "moor://a,a", "http://a:1"):
+        (problem,) = Config(resolvers=refused).problems()
+        assert problem.keys == ("resolvers",)
+        assert "moor://HOST" in problem.accepted
+
+
 def test_http_may_be_off() -> None:
     assert http_address("off") is None
     assert http_address("[::1]:0") == Address("http", "::1", 0)

@@ -29,6 +29,7 @@ COMMON_FLAGS = (
     "node",
     "roles",
     "listen",
+    "resolvers",
     "http",
     "mqtt",
     "catalog",

@@ -42,7 +42,7 @@ Told = Callable[[str], None]
 
 
 class NodeRegister(Protocol):
-    """Who lives: the catalog."""
+    """Who lives: the catalog, or resolvers that have it from there."""
 
     async def live_nodes(self, silent_ms: int) -> dict[str, list[str]]:
         """The addresses of the nodes that have been heard of within that time, by their homes."""
@@ -123,7 +123,7 @@ class Links:
             try:
                 await self._look_for_nodes()
             except MoorlineError as error:
-                log.warning("the catalog does not answer", extra={"error": str(error)})
+                log.warning("where the other nodes are is not known", extra={"error": str(error)})
             except Exception:
                 # Without this task the node would be gone for all others, and nothing else would say so.
                 log.exception("the other nodes were not looked for")

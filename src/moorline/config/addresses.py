@@ -113,7 +113,8 @@ def _host(six: str | None, host: str | None) -> str:
     return host
 
 
-RESOLVERS_FORM = "moor://HOST[:PORT],HOST[:PORT]… or moors://… for TLS, or a list of addresses"
+RESOLVER_LIST_FORM = "moor://HOST[:PORT],HOST[:PORT]… or moors://… for TLS"
+RESOLVERS_FORM = f"{RESOLVER_LIST_FORM}, or a list of addresses"
 DEFAULT_PORT = 7411
 _RESOLVER_SCHEMES = {"moor": "tcp", "moors": "tls"}
 

@@ -21,10 +21,12 @@ from moorline.config.addresses import (
     HTTP_FORM,
     LISTEN_FORM,
     MQTT_FORM,
+    RESOLVER_LIST_FORM,
     Address,
     http_address,
     listen_address,
     mqtt_address,
+    resolver_addresses,
 )
 from moorline.config.kerberos import Kerberos
 from moorline.config.mqtt import (
@@ -102,6 +104,13 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             f"a list of {LISTEN_FORM}",
         ),
     ] = msgspec.field(default_factory=list)
+    resolvers: Annotated[
+        str,
+        text_setting(
+            "Resolvers that are asked where the other nodes are; empty: their rows in the catalog say it.",
+            RESOLVER_LIST_FORM,
+        ),
+    ] = ""
     http: Annotated[
         str,
         text_setting(
@@ -301,6 +310,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
                 listen_address(given)
             except ValueError as error:
                 yield Problem(("advertise",), f'"{given}": {error}; accepted: {LISTEN_FORM}')
+        if self.resolvers and (text := _resolvers_problem(self.resolvers)) is not None:
+            yield Problem(("resolvers",), text)
         yield from _http_problems(self)
         yield from mqtt_problems(
             self.mqtt,
@@ -381,6 +392,14 @@ def _listen_problems(config: Config) -> Iterator[Problem]:
             "address with tls_client_ca for certificates, tls:// or loopback for passwords and tokens, or "
             "gssapi anywhere",
         )
+
+
+def _resolvers_problem(resolvers: str) -> str | None:
+    try:
+        resolver_addresses(resolvers)
+    except ValueError as error:
+        return f'"{resolvers}": {error}; accepted: {RESOLVER_LIST_FORM}'
+    return None
 
 
 def _http_problems(config: Config) -> Iterator[Problem]:

@@ -19,7 +19,7 @@ from moorline.catalog.address import shown
 from moorline.catalog.location import catalog_address
 from moorline.catalog.mqtt_sessions import MqttSessions
 from moorline.catalog.service_audit import recompute_all
-from moorline.cluster.links import Links
+from moorline.cluster.links import Links, NodeRegister
 from moorline.config.addresses import Address
 from moorline.config.settings import Config
 from moorline.console.http import Health
@@ -153,7 +153,7 @@ class Node:
         if "broker" in self.roles:
             for text in tell_of_missing(folder):
                 self._problems.add(Severity.WANTS_CARE, text)
-            links = self._links(stack)
+            links = await self._links(stack)
             queues = await self._open_queues(stack, folder, clock.clock)
             topics = await self._open_topics(stack, folder, links, clock.clock)
             note_stores(folder, (QUEUES_FOLDER, STREAMS_FOLDER))
@@ -332,11 +332,17 @@ class Node:
         self._watch_commits("queues", broker.commits, broker)
         return broker
 
-    def _links(self, stack: contextlib.AsyncExitStack) -> Links:
+    async def _links(self, stack: contextlib.AsyncExitStack) -> Links:
         """Before the subjects, which speak over them until they are closed."""
         assert self._catalog is not None
-        secrets = self._access.nodes.secrets
-        links = Links(self.config, self._catalog, self._identity.home, secrets)
+        register: NodeRegister = self._catalog
+        home = self._identity.home
+        if self.config.resolvers:
+            # Not at the top: most nodes have no list of them.
+            from moorline.node.found_nodes import nodes_by_resolvers
+
+            register = await stack.enter_async_context(nodes_by_resolvers(self.config, home))
+        links = Links(self.config, register, home, self._access.nodes.secrets)
         stack.push_async_callback(links.close)
         return links
 

@@ -18,7 +18,7 @@ from moorline.catalog.homes import HomeRow
 from moorline.core.directory.path import is_path
 from moorline.core.directory.registry import Changed, Registry
 from moorline.errors import MoorlineError
-from moorline.limits import CLUSTER_LOOK_MS, NODE_GONE_MS
+from moorline.limits import CLUSTER_ENTRIES_LOOK_MS, NODE_GONE_MS
 from moorline.wire.resolver import PublisherFacts
 
 log = logging.getLogger("moorline.resolver")
@@ -49,7 +49,7 @@ class ClusterEntries:
 
     async def look_forever(self) -> None:
         while True:
-            await asyncio.sleep(CLUSTER_LOOK_MS / 1_000)
+            await asyncio.sleep(CLUSTER_ENTRIES_LOOK_MS / 1_000)
             try:
                 await self.look()
             except (MoorlineError, OSError, TimeoutError) as error:

@@ -63,7 +63,7 @@ def test_topics_beyond_the_bound_are_passed_over_by_nobody(
     messages: list[str | None], filters: list[str], listed: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(topic_lists, "TOPICS_LISTED_MAX", listed)
+        patch.setattr(topic_lists, "TOPICS_WITH_LIST_MAX", listed)
         offsets = found(built(messages), len(messages), filters)
     assert offsets is not None
     assert offsets >= taken(messages, filters)

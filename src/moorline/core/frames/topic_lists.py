@@ -29,7 +29,7 @@ import xxhash
 
 from moorline.core.frames.byte_columns import Numbers
 from moorline.core.topic import Matcher
-from moorline.limits import TOPICS_LISTED_BYTES_MAX, TOPICS_LISTED_MAX
+from moorline.limits import TOPICS_LISTED_BYTES_MAX, TOPICS_WITH_LIST_MAX
 
 HEAD = struct.Struct("<8sQQQIIQ")
 MAGIC = b"MOORTOPS"
@@ -92,7 +92,7 @@ def read_table(read_at: ReadAt, seed: int, first: int, end: int) -> TopicTable |
     if (its_seed, its_first, its_end) != (seed, first, end):
         return None
     # A damaged size must not ask for all the memory that there is.
-    if size > TOPICS_LISTED_BYTES_MAX + 32 * (TOPICS_LISTED_MAX + 2):
+    if size > TOPICS_LISTED_BYTES_MAX + 32 * (TOPICS_WITH_LIST_MAX + 2):
         return None
     table = read_at(HEAD.size, size)
     if xxhash.xxh3_64_intdigest(head[:_CHECKED] + table) != check:
@@ -152,7 +152,7 @@ class TopicLists:
         size = len(name.encode())
         # Once full it stays full, so that no topic is in two lists.
         if (
-            len(self._places) - 2 >= TOPICS_LISTED_MAX
+            len(self._places) - 2 >= TOPICS_WITH_LIST_MAX
             or self._name_bytes + size > TOPICS_LISTED_BYTES_MAX
         ):
             self._name_bytes = TOPICS_LISTED_BYTES_MAX
