@@ -21,10 +21,10 @@ from rich.table import Table
 
 import moorline
 from demo import traffic
-from demo.acts import mqtt, node, pipeline, queues, records, rights, services, topics, values
+from demo.acts import fleet, mqtt, node, pipeline, queues, records, rights, services, topics, values
 from demo.stage import Stage
 
-ACTS = (node, queues, services, topics, mqtt, rights, values, records, pipeline)
+ACTS = (node, queues, services, topics, fleet, mqtt, rights, values, records, pipeline)
 
 
 async def play(stage: Stage, progress: Progress) -> None:

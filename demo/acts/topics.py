@@ -3,7 +3,7 @@
 Publishers and members are processes of their own:
 
     python -m demo.acts.topics publish ADDRESS NAME
-    python -m demo.acts.topics member ADDRESS GROUP
+    python -m demo.acts.topics member ADDRESS[,ADDRESS] GROUP
 """
 
 import asyncio
@@ -124,6 +124,14 @@ class Log:
             await self.more()
         return time.perf_counter() - since_s
 
+    async def goes_on(self, member: int, since_s: float) -> float:
+        """Seconds until a member has got something again."""
+        while not any(
+            number == member and seen_s > since_s for (number, _), seen_s in self._seen_s.items()
+        ):
+            await self.more()
+        return time.perf_counter() - since_s
+
     async def more(self) -> None:
         self._news.clear()
         await self._news.wait()
@@ -158,9 +166,9 @@ async def publish(address: str, name: str) -> None:
             await asyncio.sleep(PAUSE_S)
 
 
-async def member(address: str, group: str) -> None:
+async def member(addresses: list[str], group: str) -> None:
     """Says what it got, works on it, and acknowledges: whoever hears it knows all that is done with."""
-    async with moorline.connect(address) as moor:
+    async with moorline.connect(addresses) as moor:
         working: set[asyncio.Task[None]] = set()
         subscription = await moor.subscribe(group)
         async for batch in subscription.batches():
@@ -172,7 +180,8 @@ async def member(address: str, group: str) -> None:
 
 async def work(batch: moorline.Batch) -> None:
     await asyncio.sleep(WORK_S)
-    with contextlib.suppress(moorline.ConnectionLost):
+    # Of a connection that is gone: it comes again.
+    with contextlib.suppress(moorline.ConnectionLost, moorline.Stale):
         await batch.ack()
 
 
@@ -180,7 +189,5 @@ if __name__ == "__main__":
     match sys.argv[1:]:
         case ["publish", address, name]:
             asyncio.run(publish(address, name))
-        case ["member", address, group]:
-            # Where its node is killed it goes too.
-            with contextlib.suppress(moorline.ConnectionLost):
-                asyncio.run(member(address, group))
+        case ["member", addresses, group]:
+            asyncio.run(member(addresses.split(","), group))

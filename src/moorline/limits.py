@@ -2132,6 +2132,19 @@ one within `access.revocation_ms`, or when their catalog is back."""
 CLUSTER_SECRET_OLD_MS_MAX = 86_400_000
 """A day: for nodes whose catalog is away that long."""
 
+DRAIN_PER_S = 200
+"""Clients and groups that a node sends elsewhere in a second before a stop: what the others take in beside
+their work, and 10,000 in less than a minute."""
+
+DRAIN_PER_S_MAX = 10_000
+"""More at once is as a stop without a drain."""
+
+DRAIN_STEP_MS = 50
+"""Between two steps of a drain: each takes its part of a second's."""
+
+DRAIN_LOOK_MS = 200
+"""Between two looks of `moor drain`: what a progress bar needs."""
+
 CATALOG_ADDRESS_FILE_BYTES_MAX = 4 * KIB
 """Of a file with the address of a catalog, or of a database of records."""
 

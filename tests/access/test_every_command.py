@@ -32,7 +32,7 @@ FOR_STRANGERS = frozenset(
         "UnwatchPaths", "PublishPaths", "UnpublishPaths", "UnpublishHashes", "Heartbeat", "AskEntryRanges",
         "AskEntryLists", "JudgeHolders", "ClosePublisher",
         # Each path is judged by itself; what the cluster publishes of itself is open to all who are let in.
-        "ResolvePaths", "ListPaths", "MatchPaths", "WatchPaths",
+        "ResolvePaths", "ListPaths", "MatchPaths", "WatchPaths", "FindHome",
         # So is each table: of one that a stranger may not see not even its name is told.
         "RecordMessages", "ResumeRecords",
     }

@@ -15,9 +15,10 @@ from typing import Any
 import msgspec
 
 import moorline
-from moorline.client import access, feed, group, moor, queue, service, topic
+from moorline.client import access, cluster, feed, group, moor, queue, service, topic
 from moorline.client import service_operator as operator
 from moorline.client.access import Access
+from moorline.client.cluster import Cluster
 from moorline.client.connecting import Connecting
 from moorline.client.group import Group
 from moorline.client.moor import Moor
@@ -26,7 +27,7 @@ from moorline.client.service import Service
 from moorline.client.service_operator import Reconciler, calling, copied
 from moorline.client.topic import Batch, Subscribing, Subscription, TopicMessage
 
-MODULES = (access, feed, group, moor, operator, queue, service, topic)
+MODULES = (access, cluster, feed, group, moor, operator, queue, service, topic)
 INSIDE = {"Feed", "Inbox", "Owner", "Subscribes"}
 """Classes that users do not meet."""
 
@@ -259,9 +260,15 @@ async def _access(world: World) -> AsyncIterator[Access]:
     yield world.moor.access
 
 
+@contextlib.asynccontextmanager
+async def _cluster(world: World) -> AsyncIterator[Cluster]:
+    yield world.moor.cluster
+
+
 TARGETS: dict[str, Callable[[World], contextlib.AbstractAsyncContextManager[Any]]] = {
     "Access": _access,
     "Batch": _batch,
+    "Cluster": _cluster,
     "Connecting": _connecting,
     "Group": _group,
     "Message": _message,
@@ -321,6 +328,7 @@ ARGUMENTS: dict[str, Callable[[World], Awaitable[tuple[Any, ...]]]] = {
     "Access.map_owner": _always("0" * 64, "zoe"),
     "Access.remove_grant": _always("/topics/c/rows", "zoe"),
     "Access.remove_member": _always("@c", "zoe"),
+    "Access.remove_node": _always("nobody"),
     "Access.remove_user": _always("zoe"),
     "Access.revoke_token": _always("zoe", "token"),
     "Access.set_quota": _always("zoe", "queues", 1_000),
@@ -352,6 +360,8 @@ ARGUMENTS: dict[str, Callable[[World], Awaitable[tuple[Any, ...]]]] = {
 
 KEYWORDS: dict[str, dict[str, Any]] = {
     "Access.change_user": {"is_disabled": True},
+    # The node goes on as it is: others work on it.
+    "Cluster.drain": {"is_over": True},
     "Group.change": {"deliveries_max": 3},
 }
 

@@ -111,7 +111,7 @@ def test_one_message_too_large_does_not_take_the_others_with_it() -> None:
 
 def test_a_newer_peer_may_add_fields_at_the_end() -> None:
     data = msgspec.msgpack.encode(
-        [[1, "moorline", 1, 9, "newer", "", b"", "a field of the future"]]
+        [[1, "moorline", 1, 9, "newer", "", b"", False, "a field of the future"]]
     )
     assert node_decoder.decode(memoryview(data)) == [Hello("moorline", 1, 9, "newer")]
     older = msgspec.msgpack.encode([[1, "moorline", 1, 1, "older"]])

@@ -16,7 +16,11 @@ from typer.core import TyperGroup
 
 from moorline.cli import output
 from moorline.cli.console import console
+<<<<<<< HEAD
 from moorline.cli.doctor import doctor
+=======
+from moorline.cli.drain import drain
+>>>>>>> main
 from moorline.cli.resolver import ls, resolve
 from moorline.cli.serve import serve
 from moorline.cli.status import status
@@ -106,6 +110,7 @@ app.command("serve", epilog="Example: moor serve --data ./moorline-data --log-fo
 app.command("doctor", epilog="Example: moor doctor --data ./moorline-data --quick")(doctor)
 app.command("status", epilog="Example: moor status --address tcp://127.0.0.1:7411 --json")(status)
 app.command("console", epilog="Example: moor console --open")(console)
+app.command("drain", epilog="Example: moor drain node-2 --rate 500")(drain)
 app.command("whoami", epilog="Example: moor whoami --json")(whoami)
 app.command("resolve", epilog="Example: moor resolve /oslo/temperature --json")(resolve)
 app.command("ls", epilog="Example: moor ls '/oslo/**' --watch")(ls)

@@ -89,7 +89,8 @@ class Connecting:
         assert link.address is not None, "a link that is up leads somewhere"
         publishing = None
         if not stays.publishes_elsewhere:
-            publishing = Publishing(link, dials, stays.deadline_s)
+            dial_home = partial(self._dial_home, link.address)
+            publishing = Publishing(link, self._home_dials(), dial_home, stays.deadline_s)
         return Moor(
             link,
             link.address,
@@ -101,6 +102,15 @@ class Connecting:
         )
 
     def _dials(self) -> list[Dial]:
+        """To whichever node is there: one that is drained may send us to another."""
+        known = len(self._addresses)
+        return [
+            partial(self._dial_one, one, can_leave=known > 1 or isinstance(one, str))
+            for one in self._addresses
+        ]
+
+    def _home_dials(self) -> list[Dial]:
+        """To one node and no other."""
         return [partial(self._dial_one, one) for one in self._addresses]
 
     def _dial_role(self, role: str) -> RoleDial:
@@ -118,12 +128,14 @@ class Connecting:
         assert failed is not None, "no address at all"
         raise failed
 
-    async def _dial_one(self, address: Address | str) -> tuple[Caller, Address]:
+    async def _dial_one(
+        self, address: Address | str, *, can_leave: bool = False
+    ) -> tuple[Caller, Address]:
         if isinstance(address, str):
-            return await self._found(address)
-        return await self._opened(address), address
+            return await self._found(address, can_leave=can_leave)
+        return await self._opened(address, can_leave=can_leave), address
 
-    async def _opened(self, address: Address) -> Caller:
+    async def _opened(self, address: Address, *, can_leave: bool = False) -> Caller:
         credentials = await prepared(self._proof, address)
         return await open_caller(
             address,
@@ -132,6 +144,7 @@ class Connecting:
                 hello_timeout_ms=self._timeout_ms,
                 keepalive_ms=KEEPALIVE_MS,
                 credentials=credentials,
+                can_leave=can_leave,
             ),
             timeout_ms=self._timeout_ms,
             ca=self._ca,
@@ -140,11 +153,14 @@ class Connecting:
         )
 
     async def _open_home(self, first: Address, told: Elsewhere) -> Caller:
+        return (await self._dial_home(first, told))[0]
+
+    async def _dial_home(self, first: Address, told: Elsewhere) -> tuple[Caller, Address]:
         """Where a redirect leads, if to somebody who is known: docs/decisions/0102."""
         for resolvers in self._addresses:
             if isinstance(resolvers, str):
                 # The resolvers say where the home is; the addresses of the redirect are not looked at.
-                return (await self._found(resolvers, told.home))[0]
+                return await self._found(resolvers, told.home)
         known = known_addresses(first, told.addresses)
         # Whom the program names is known to it; the node there must be the home that was meant.
         known += [one for one in self._addresses if isinstance(one, Address) and one not in known]
@@ -158,18 +174,20 @@ class Connecting:
                 failed = error
                 continue
             if caller.node is not None and caller.node.home == told.home:
-                return caller
+                return caller, address
             # Another node has that address by now.
             caller.close("DONE", "another node was meant")
         raise failed
 
-    async def _found(self, resolvers: str, home: str = "") -> tuple[Caller, Address]:
+    async def _found(
+        self, resolvers: str, home: str = "", *, can_leave: bool = False
+    ) -> tuple[Caller, Address]:
         # Not at the top: most programs name their node.
         from moorline.client.broker_choice import Wanted, open_broker
         from moorline.client.resolver_cluster import ReaderLink
 
         identity = ClientIdentity(self._proof, self._ca, self._certificate, self._key)
-        link = ReaderLink(identity, connect_ms=self._timeout_ms)
+        link = ReaderLink(identity, connect_ms=self._timeout_ms, can_leave=can_leave)
         return await open_broker(resolvers, link, Wanted(home))
 
     def __await__(self) -> Generator[object, None, Moor]:

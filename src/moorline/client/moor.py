@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from moorline.client.access import Access
+from moorline.client.cluster import Cluster
 from moorline.client.events import Events, Told
 from moorline.client.group import Group, list_groups
 from moorline.client.publishing import Publishing, groups_of_batches
@@ -157,6 +158,11 @@ class Moor:
     async def describe(self) -> Described:
         """What the node says of itself."""
         return await self._calls.call(Describe, Described)
+
+    @property
+    def cluster(self) -> Cluster:
+        """What an operator does to the nodes of the cluster."""
+        return Cluster(self._callers, self._calls)
 
     async def nodes(self) -> list[NodeFacts]:
         """All nodes of the cluster, by their homes, those that are away included."""

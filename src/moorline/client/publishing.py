@@ -6,20 +6,33 @@ docs/design/client.md.
 """
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Sequence,
+)
+from functools import partial
 
 from moorline.client.queue_homes import home_of
 from moorline.client.record import record_bytes
 from moorline.client.role_dial import Dial
 from moorline.client.staying import StayingLink
 from moorline.config.addresses import Address
+from moorline.errors import Elsewhere, Unreachable
 from moorline.limits import (
     PUBLISH_BATCH_BYTES,
     PUBLISH_BATCH_MAX,
     PUBLISH_BATCHES_AT_ONCE,
 )
 from moorline.net.caller import Caller, Calls
+from moorline.wire.cluster import FindHome, HomeFound
 from moorline.wire.topic import Record
+
+DialHome = Callable[[Elsewhere], Awaitable[tuple[Caller, Address]]]
+"""Connects to the home of a redirect, if that leads to somebody who is known."""
 
 NumberedBatch = tuple[int, Sequence[Record]]
 """Records that fit a frame, and the number of the first of them."""
@@ -28,9 +41,18 @@ NumberedBatch = tuple[int, Sequence[Record]]
 class Publishing:
     """The link to the home at which a client publishes."""
 
-    def __init__(self, first: StayingLink, dials: Sequence[Dial], deadline_s: float | None) -> None:
+    def __init__(
+        self,
+        first: StayingLink,
+        dials: Sequence[Dial],
+        open_home: DialHome,
+        deadline_s: float | None,
+    ) -> None:
+        """`dials` lead to the addresses that the program named, `open_home` to where another node says that
+        the home is now."""
         self._first = first
         self._dials = dials
+        self._open_home = open_home
         self._deadline_s = deadline_s
         self._link: StayingLink | None = None
 
@@ -39,7 +61,10 @@ class Publishing:
             self._first.check_loop()
             home = home_of(self._first)
             self._link = StayingLink(
-                [self._dialling(home, dial) for dial in self._dials],
+                [
+                    *(self._dialling(home, dial) for dial in self._dials),
+                    partial(self._led, home),
+                ],
                 deadline_s=self._deadline_s,
                 name="the link for publishing",
             )
@@ -59,6 +84,14 @@ class Publishing:
             return await dial()
 
         return dialled
+
+    async def _led(self, home: str) -> tuple[Caller, Address]:
+        """The home is at none of the addresses that the program named: it was moved, or has another port."""
+        here = self._first.current
+        if here is None or not here.is_open:
+            raise Unreachable(f"nobody is there who knows where the home {home!r} is")
+        found = await here.call(partial(FindHome, home=home), HomeFound)
+        return await self._open_home(Elsewhere("", home, found.addresses))
 
     def close(self) -> None:
         if self._link is not None:

@@ -74,6 +74,8 @@ class ReaderLink(msgspec.Struct, frozen=True):
     identity: ClientIdentity
     answer_ms: int = READ_ANSWER_MS
     connect_ms: int = HELLO_TIMEOUT_MS
+    can_leave: bool = False
+    """Whether what is opened may be sent to another node."""
 
     async def opened(
         self, address: Address, pushed: Callable[[list[Message]], None] | None = None
@@ -87,6 +89,7 @@ class ReaderLink(msgspec.Struct, frozen=True):
                 keepalive_ms=KEEPALIVE_MS,
                 pushed=pushed,
                 credentials=credentials,
+                can_leave=self.can_leave,
             ),
             timeout_ms=self.connect_ms,
             **self.identity.files(),

@@ -49,6 +49,9 @@ class Counts(msgspec.Struct):
 class Home(Protocol):
     """Where the Borrower of a message lives: a session of this node, or the link to another node."""
 
+    is_elsewhere: bool
+    """Whether it is the link to another node."""
+
     def from_leader(self, message: LeaderMessage) -> None: ...
 
 
@@ -71,6 +74,13 @@ class LeaderHost:
             {Send: self._send, Commit: self._commit, GapFound: self._gap, Stopped: self._stop},
             self._failed,
         )
+
+    @property
+    def is_bound_here(self) -> bool:
+        """Whether nobody else would lead the group: all its members are at this node."""
+        members = self.leader.borrowers
+        places = [home.is_elsewhere for one, home in self._homes.items() if one in members]
+        return bool(places) and not any(places)
 
     def post(self, event: Event) -> None:
         if not self.stopped.done():

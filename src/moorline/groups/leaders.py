@@ -73,6 +73,8 @@ class Leaders:
         self._failures = 0
         """Claims that failed since the last one that did not."""
         self._is_closing = False
+        self.is_draining = False
+        """Whether this node leads no group that it does not lead yet: it is to be stopped."""
         self._tasks = Tasks("a task of a Leader failed")
         directory.reshaped.append(self._reshaped)
         directory.local.moved.append(self._moved)
@@ -173,6 +175,10 @@ class Leaders:
         if len(self.led) >= GROUPS_LED_MAX:
             log.error("this node leads as many groups as it can", extra={"groups": len(self.led)})
             return None
+        if self.is_draining:
+            group = await self._group(reader)
+            is_elsewhere = group.leader not in ("", self.links.node)
+            return LedElsewhere(group.leader, group.epoch) if is_elsewhere else None
         asked_ms = monotonic_ms()
         claim = await self.groups.claim(reader, self.links.node, self._settings.lease_ms)
         if claim is None:
@@ -299,6 +305,14 @@ class Leaders:
             await self.groups.resign(reader, epoch)
         except (MoorlineError, OSError) as error:
             log.info("the lease runs out by itself", extra={"error": str(error)})
+
+    def leaving(self) -> list["LeaderHost"]:
+        """Those that another node could lead now."""
+        return [host for host in self.led.values() if not host.is_bound_here]
+
+    def leave(self, host: "LeaderHost") -> None:
+        """What is to be stored is stored, and the group is free for another node."""
+        host.post(End("STOPPING"))
 
     async def close(self) -> None:
         """Stores what is to be stored, and leaves the groups to others at once."""

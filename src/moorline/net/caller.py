@@ -149,8 +149,10 @@ class Caller(Connection):
         pushed: Callable[[list[Message]], None] | None = None,
         credentials: Credentials | None = None,
         tongue: Tongue = OF_NODES,
+        can_leave: bool = False,
     ) -> None:
-        """With `credentials` it proves who it is; without them its certificate does, or nothing."""
+        """With `credentials` it proves who it is; without them its certificate does, or nothing. `can_leave`
+        tells the node that whoever calls knows others, and goes there if this one says goodbye."""
         link = ConnectingLink(
             "link to the node",
             hello_timeout_ms=hello_timeout_ms,
@@ -160,7 +162,7 @@ class Caller(Connection):
         self._credentials = credentials
         self.alert = ""
         """What the node said of our certificate, if that is why it hung up."""
-        self._native = NativeClientEnd(link, software, tongue)
+        self._native = NativeClientEnd(link, software, tongue, can_leave=can_leave)
         self._tongue = tongue
         super().__init__(self._native)
         self.pushed = pushed

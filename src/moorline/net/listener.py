@@ -173,6 +173,8 @@ class Listeners:
         self._made = 0
         account = descriptors or of_process(admission.connections_max, shards=0)
         self.door = Door(account, Use.CONNECTIONS)
+        self.sends_on = ""
+        """Why whoever can be at another node is sent there; empty where nobody is."""
         self._acceptor = Acceptor(self.door, dropped=self._dropped)
         self._checks = Checks()
         self.turns = FairTurns()
@@ -408,6 +410,8 @@ class Listeners:
             session.rights = self._rights_of(session)
         if visit.is_refused:
             self._tell_busy(session)
+        elif self.sends_on and session.can_leave:
+            session.close("BUSY", self.sends_on)
         if session.is_open and session.identity.proof is not Proof.NODE:
             # Nodes are never held: what they pass on is of many principals.
             session.stand_in_line(self.turns)

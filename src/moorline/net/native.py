@@ -138,12 +138,15 @@ class NativeNodeEnd(NativeEnd):
     ) -> None:
         super().__init__(link, decoder, has_proofs=bool(link.mechanisms))
         self._welcome = welcome
+        self.can_leave = False
+        """Whether the other end said that it goes elsewhere by itself."""
 
     def meant(self, message: Message) -> Event | Message | None:
         match message:
             case Hello() if message.protocol != PROTOCOL:
                 return BadBytes("MALFORMED", "a hello of another protocol")
             case Hello():
+                self.can_leave = message.can_leave
                 return HelloHeard(
                     message.version_min, message.version_max, message.mechanism, message.proof
                 )
@@ -163,12 +166,20 @@ class NativeNodeEnd(NativeEnd):
 class NativeClientEnd(NativeEnd):
     """`welcome` is what the node said of itself."""
 
-    def __init__(self, link: ConnectingLink, software: str, tongue: Tongue = OF_NODES) -> None:
+    def __init__(
+        self,
+        link: ConnectingLink,
+        software: str,
+        tongue: Tongue = OF_NODES,
+        *,
+        can_leave: bool = False,
+    ) -> None:
         # A field that breaks its bound would cost the link, and with it what others have asked.
         check = tongue.other.decode
         super().__init__(link, tongue.own, check, has_proofs=bool(link.mechanism))
         self.welcome: Welcome | None = None
         self._software = software
+        self._can_leave = can_leave
 
     def meant(self, message: Message) -> Event | Message | None:
         match message:
@@ -182,7 +193,15 @@ class NativeClientEnd(NativeEnd):
     def said(self, say: Say) -> Message | None:
         match say:
             case SayHello(version_min, version_max, mechanism, proof):
-                return Hello(PROTOCOL, version_min, version_max, self._software, mechanism, proof)
+                return Hello(
+                    PROTOCOL,
+                    version_min,
+                    version_max,
+                    self._software,
+                    mechanism,
+                    proof,
+                    self._can_leave,
+                )
             case SayResponse(proof):
                 return Response(proof)
         return super().said(say)

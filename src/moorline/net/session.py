@@ -119,6 +119,16 @@ class Session(Connection):
         self._waits_for: set[str] = set()
         """Why no step begins: reasons of `hold_work`."""
 
+    @property
+    def can_leave(self) -> bool:
+        """Whether its client goes to another node by itself where it is sent away."""
+        return bool(getattr(self._protocol, "can_leave", False))
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing that it was asked is unanswered."""
+        return not self._in_flight and not self._is_behind
+
     def answer(self, answers: list[Answer]) -> None:
         """Answers that were not ready when their calls were handled."""
         self._in_flight -= len(answers)

@@ -49,6 +49,7 @@ from moorline.node.clock import watch as watch_clock
 from moorline.node.cluster import open_cluster
 from moorline.node.descriptors import watch as watch_descriptors
 from moorline.node.doors import Behind, Doors
+from moorline.node.draining import Draining
 from moorline.node.folder import (
     HeldFolder,
     check_room,
@@ -59,7 +60,11 @@ from moorline.node.folder import (
     note_format,
 )
 from moorline.node.health import PAGES, Problems, Severity, full_disk
+<<<<<<< HEAD
 from moorline.node.health import watch as watch_problems
+=======
+from moorline.node.homes import HomeFinder
+>>>>>>> main
 from moorline.node.identity import Identity, held_identity
 from moorline.node.logs import setup as setup_logs
 from moorline.node.queues import FOLDER as QUEUES_FOLDER
@@ -127,8 +132,12 @@ class Node:
         self._resolver: ResolverBroker | None = None
         self._records: Tables | None = None
         self._problems = Problems()
+<<<<<<< HEAD
         self._reloading = Reloading(config, read_again or (lambda: config), self._take)
         self._problems.watch(Severity.WANTS_CARE, self._reloading.problem)
+=======
+        self._draining: Draining | None = None
+>>>>>>> main
         self._failed: asyncio.Future[MoorlineError] = asyncio.get_running_loop().create_future()
 
     @property
@@ -307,6 +316,13 @@ class Node:
         assert self._catalog is not None
         view = await stack.enter_async_context(open_cluster(self._catalog, self.metrics))
         self._declared.update(view.declared())
+        homes = HomeFinder(self._catalog)
+        stack.callback(homes.close)
+        self._draining = Draining(self._identity.home, self._doors.listeners, homes)
+        stack.callback(self._draining.close)
+        for part in (homes, self._draining):
+            self._declared.update(part.declared())
+        self._problems.watch(Severity.REFUSES, self._draining.problem)
 
     async def _open_queues(
         self, stack: contextlib.AsyncExitStack, folder: Path, clock: TrustedClock
@@ -480,6 +496,10 @@ class Node:
             self._health,
         )
         await self._doors.open(stack, behind)
+        assert self._draining is not None
+        self._draining.queues = self._queues
+        self._draining.leaders = self._topics.leaders if self._topics is not None else None
+        self._draining.mqtt = self._doors.mqtt.listeners if self._doors.mqtt is not None else None
 
     async def _register(self) -> None:
         await self._identity.register(

@@ -49,6 +49,8 @@ log = logging.getLogger("moorline.groups")
 class TopicSession:
     """The topics' side of one connection."""
 
+    is_elsewhere = False
+
     def __init__(self, session: Connected, context: Context, outlet: Outlet) -> None:
         self.session = session
         self.row: SessionRow | None = None

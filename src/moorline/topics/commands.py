@@ -58,6 +58,8 @@ from moorline.wire.topic import (
 class Link:
     """The home of Borrowers on another node: the session that its link is at this end."""
 
+    is_elsewhere = True
+
     def __init__(self, session: Session) -> None:
         self._session = session
 

@@ -1,10 +1,18 @@
-"""Room: wire. Calls by which an operator changes a cluster: a node leaves it, nodes get another secret."""
+"""Room: wire. Calls by which an operator changes a cluster: a node is drained or leaves it, nodes get another
+secret."""
 
 from typing import Annotated
 
 from msgspec import Meta
 
-from moorline.limits import CLUSTER_SECRET_OLD_MS_MAX, CLUSTER_SECRET_OLD_S
+from moorline.limits import (
+    ADDRESS_LENGTH_MAX,
+    CLUSTER_SECRET_OLD_MS_MAX,
+    CLUSTER_SECRET_OLD_S,
+    DRAIN_PER_S,
+    DRAIN_PER_S_MAX,
+    HOME_ADDRESSES_MAX,
+)
 from moorline.wire.bounds import Name
 from moorline.wire.message import Answer, Call
 
@@ -34,5 +42,42 @@ class ClusterSecretRenewed(Answer, frozen=True, gc=False, tag=488):
     old_for_ms: int
 
 
-COMMANDS = RemoveNode | RenewClusterSecret
-EVENTS = NodeRemoved | ClusterSecretRenewed
+class FindHome(Call, frozen=True, gc=False, tag=563):
+    """Where the node is that has a home now."""
+
+    home: Name
+
+
+class HomeFound(Answer, frozen=True, gc=False, tag=564):
+    home: Name
+    addresses: Annotated[
+        tuple[Annotated[str, Meta(max_length=ADDRESS_LENGTH_MAX)], ...],
+        Meta(max_length=HOME_ADDRESSES_MAX),
+    ]
+
+
+class DrainNode(Call, frozen=True, gc=False, tag=561):
+    """Whoever can be at another node is sent there, and groups are led elsewhere: before a stop. Asked again
+    it goes on, and tells how far it is."""
+
+    home: Name = ""
+    """The node that is meant; empty for the one that is asked."""
+    per_s: Annotated[int, Meta(ge=1, le=DRAIN_PER_S_MAX)] = DRAIN_PER_S
+    """So many clients and groups a second at most."""
+    is_over: bool = False
+    """The node is as before: clients may come, and it may lead."""
+
+
+class NodeDrained(Answer, frozen=True, gc=False, tag=562):
+    home: Name
+    moved: int
+    """Clients and groups that were sent away since it began."""
+    clients: int
+    """That can be at another node and are here."""
+    groups_led: int
+    staying: int
+    """Clients that know this node only, or want what only this one has: they wait for its next start."""
+
+
+COMMANDS = RemoveNode | RenewClusterSecret | FindHome | DrainNode
+EVENTS = NodeRemoved | ClusterSecretRenewed | HomeFound | NodeDrained

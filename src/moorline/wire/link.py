@@ -29,6 +29,8 @@ class Hello(Message, frozen=True, gc=False, tag=1):
     mechanism: Mechanism = ""
     """By which it proves who it is; empty where its transport does, or nothing."""
     proof: Proof = b""
+    can_leave: bool = False
+    """Whether it goes to another node by itself where this one wants it to: it knows more than one."""
 
     __repr__ = without_bytes
 
