@@ -16,11 +16,8 @@ from typer.core import TyperGroup
 
 from moorline.cli import output
 from moorline.cli.console import console
-<<<<<<< HEAD
 from moorline.cli.doctor import doctor
-=======
 from moorline.cli.drain import drain
->>>>>>> main
 from moorline.cli.resolver import ls, resolve
 from moorline.cli.serve import serve
 from moorline.cli.status import status

@@ -60,11 +60,8 @@ from moorline.node.folder import (
     note_format,
 )
 from moorline.node.health import PAGES, Problems, Severity, full_disk
-<<<<<<< HEAD
 from moorline.node.health import watch as watch_problems
-=======
 from moorline.node.homes import HomeFinder
->>>>>>> main
 from moorline.node.identity import Identity, held_identity
 from moorline.node.logs import setup as setup_logs
 from moorline.node.queues import FOLDER as QUEUES_FOLDER
@@ -132,12 +129,9 @@ class Node:
         self._resolver: ResolverBroker | None = None
         self._records: Tables | None = None
         self._problems = Problems()
-<<<<<<< HEAD
         self._reloading = Reloading(config, read_again or (lambda: config), self._take)
         self._problems.watch(Severity.WANTS_CARE, self._reloading.problem)
-=======
         self._draining: Draining | None = None
->>>>>>> main
         self._failed: asyncio.Future[MoorlineError] = asyncio.get_running_loop().create_future()
 
     @property
