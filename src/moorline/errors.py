@@ -39,6 +39,8 @@
     │   ├── TableBusy          its lock could not be had: others work on the table
     │   └── TableRestored      it comes from another cluster, or a dump: `moor records renew`
     ├── DatabaseUnreachable    the operator's: a Postgres with tables does not answer, or refuses us
+    ├── BackupRefused          the operator's: no backup can be made there, or it is none, or not a whole one
+    │   └── BackupDamaged      bytes of a backup are not those that were written
     ├── ImportRefused          the user's: a file of queues that cannot be taken in
     ├── SubscriptionEnded      another reader took over, or the queue or group is gone
     ├── Unfit                  the operator's: `moor doctor` found what keeps a node from working here
@@ -74,6 +76,7 @@
     │   ├── RightsUnknown      the node has not heard from the catalog for long, and knows nobody's rights
     │   ├── BadGrant           a path, principal, group of users or right that cannot be one
     │   ├── AlreadyThere       a user or token of that name is there
+    │   ├── CannotCut          a backup of the node cannot be made now
     │   ├── NodeAlive          a node that is to be removed lives
     │   ├── NoMessage          the message acknowledged is not the head
     │   ├── QueueOff           the recipient takes no more messages
@@ -313,6 +316,19 @@ class MessagesGone(JournalDamaged):
 class ImportRefused(MoorlineError):
     code = "IMPORT_REFUSED"
     exit_code = 18
+
+
+class BackupRefused(MoorlineError):
+    """No backup is made there, or what is there is none, not a whole one, or may not be restored here."""
+
+    code = "BACKUP_REFUSED"
+    exit_code = 27
+
+
+class BackupDamaged(BackupRefused):
+    """Bytes of a backup are not those that were written, or a copy of them did not become the same."""
+
+    code = "BACKUP_DAMAGED"
 
 
 class TableRefused(MoorlineError):
@@ -593,6 +609,12 @@ class NodeAlive(CallFailed):
     """A node that is to leave the cluster gave a sign of life a moment ago; nothing was changed."""
 
     code = "NODE_ALIVE"
+
+
+class CannotCut(CallFailed):
+    """A backup of a node cannot be made now: another is, or its disk or catalog does not answer."""
+
+    code = "CANNOT_CUT"
 
 
 class NoMessage(CallFailed):

@@ -15,6 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from moorline.cli import output
+from moorline.cli.backup import backup, restore
 from moorline.cli.console import console
 from moorline.cli.doctor import doctor
 from moorline.cli.drain import drain
@@ -108,6 +109,10 @@ app.command("doctor", epilog="Example: moor doctor --data ./moorline-data --quic
 app.command("status", epilog="Example: moor status --address tcp://127.0.0.1:7411 --json")(status)
 app.command("console", epilog="Example: moor console --open")(console)
 app.command("drain", epilog="Example: moor drain node-2 --rate 500")(drain)
+app.command("backup", epilog="Example: moor backup /backups/monday --data ./moorline-data")(backup)
+app.command("restore", epilog="Example: moor restore /backups/monday --data ./moorline-data")(
+    restore
+)
 app.command("whoami", epilog="Example: moor whoami --json")(whoami)
 app.command("resolve", epilog="Example: moor resolve /oslo/temperature --json")(resolve)
 app.command("ls", epilog="Example: moor ls '/oslo/**' --watch")(ls)

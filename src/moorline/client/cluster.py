@@ -26,3 +26,8 @@ class Cluster:
         except Elsewhere as told:
             caller = await self._callers.at_home(told)
             return await caller.call(make, wire.NodeDrained)
+
+    async def back_up(self, cut: str = "", *, is_over: bool = False) -> wire.NodeHeld:
+        """The node that is asked holds its files for a copy; asked with that cut it tells how far it is."""
+        make = partial(wire.BackUpNode, cut=cut, is_over=is_over)
+        return await self._calls.call(make, wire.NodeHeld)

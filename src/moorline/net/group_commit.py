@@ -13,12 +13,13 @@ unless all that it lacked was room.
 """
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from moorline.errors import DiskFull, MoorlineError, OutcomeUnknown, StartError
+from moorline.errors import CannotCut, DiskFull, MoorlineError, OutcomeUnknown, StartError
 from moorline.limits import COMMIT_BYTES_MAX, DISK_LOOK_MS
 from moorline.wire.message import Answer
 
@@ -111,6 +112,8 @@ class GroupCommit(Generic[Batch]):
         self._callbacks: list[Callable[[], None]] = []
         self._held: set[Caller] = set()
         self._is_due = False
+        self._stops = 0
+        """For so many a backup is at its cut: no commit begins."""
         self._earliest_s = 0.0
         """No commit begins before that time of the loop."""
         self._under_way: _Commit[Batch] | None = None
@@ -188,11 +191,31 @@ class GroupCommit(Generic[Batch]):
         asked for may be under way."""
         await self._loop.run_in_executor(self._thread, work)
 
+    @contextlib.asynccontextmanager
+    async def stopped(self) -> AsyncIterator[None]:
+        """None is on its way meanwhile, and none begins: the files have what was answered, and all of it.
+
+        Whoever holds it lets go within milliseconds: all senders wait.
+        """
+        self._stops += 1
+        try:
+            while self._under_way is not None:
+                if self._over.done() or self._is_held_back or self.lacks_room:
+                    raise CannotCut(f"the {self._name} cannot be written now: try again later")
+                await self._settled.wait()
+            if self._over.done() or not self.may_answer():
+                raise CannotCut(f"the {self._name} are not served now: try again later")
+            yield
+        finally:
+            self._stops -= 1
+            if not self._stops:
+                self.changed()
+
     # --- one commit -------------------------------------------------------------------------------
 
     def _commit(self) -> None:
         self._is_due = False
-        if self._under_way is not None or self._over.done() or not self.may_answer():
+        if self._stops or self._under_way is not None or self._over.done() or not self.may_answer():
             return
         now_s = self._loop.time()
         if now_s < self._earliest_s:

@@ -18,6 +18,8 @@ BEFORE = 0
 """Of a folder that no version wrote that knew of this file."""
 
 _WORD = "moorline-data"
+RESTORING = "moorline-restoring 1\n"
+"""In place of the number, as long as a restore is not done: no program of any version takes it."""
 
 
 def check_format(folder: Path) -> int:
@@ -29,6 +31,10 @@ def check_format(folder: Path) -> int:
         return BEFORE
     except OSError as error:
         raise FolderUnusable(f"{file} cannot be read: {error.strerror}") from error
+    if text == RESTORING:
+        raise FolderUnusable(
+            f"a restore into {folder} did not come to its end: remove the folder, and restore again"
+        )
     word, _, number = text.strip().partition(" ")
     # A number that is far too long is no number, and none that int() should look at.
     if word != _WORD or not number.isdecimal() or len(number) > 9:

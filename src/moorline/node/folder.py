@@ -82,6 +82,18 @@ def locked(folder: Path) -> Iterator[HeldFolder]:
         os.close(descriptor)
 
 
+def is_held(folder: Path) -> bool:
+    """Whether a node runs on it."""
+    try:
+        with (folder / "lock").open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
 def is_new(folder: Path) -> bool:
     """Whether no node has ever run to its start here."""
     return not (folder / IDENTITY).exists()

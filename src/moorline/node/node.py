@@ -43,6 +43,8 @@ from moorline.net.session_rights import SessionRights
 from moorline.net.trusted_clock import TrustedClock
 from moorline.node.access import Entrant, NodeAccess, open_access
 from moorline.node.access import watch as watch_access
+from moorline.node.backup import Backups, remove_leftovers
+from moorline.node.backup import Owner as BackupOwner
 from moorline.node.catalog_watch import CatalogWatch
 from moorline.node.clock import NodeClock, open_clock
 from moorline.node.clock import watch as watch_clock
@@ -62,7 +64,7 @@ from moorline.node.folder import (
 from moorline.node.health import PAGES, Problems, Severity, full_disk
 from moorline.node.health import watch as watch_problems
 from moorline.node.homes import HomeFinder
-from moorline.node.identity import Identity, held_identity
+from moorline.node.identity import Identity, held_identity, lock_of
 from moorline.node.logs import setup as setup_logs
 from moorline.node.queues import FOLDER as QUEUES_FOLDER
 from moorline.node.queues import open_homes, open_queues, watch_services
@@ -132,6 +134,7 @@ class Node:
         self._reloading = Reloading(config, read_again or (lambda: config), self._take)
         self._problems.watch(Severity.WANTS_CARE, self._reloading.problem)
         self._draining: Draining | None = None
+        self._backups: Backups | None = None
         self._failed: asyncio.Future[MoorlineError] = asyncio.get_running_loop().create_future()
 
     @property
@@ -155,6 +158,7 @@ class Node:
         if is_first:
             check_room(folder)
         note_format(folder)
+        await asyncio.to_thread(remove_leftovers, folder)
         clock = await stack.enter_async_context(open_clock(folder))
         await self._open_catalog(stack, folder)
         await self._take_identity(stack, found)
@@ -178,6 +182,7 @@ class Node:
             await self._open_records(stack)
         await self._open_doors(stack)
         await self._register()
+        await self._open_backups(stack, found)
         if self._resolver is not None:
             await self._resolver.cluster.look()
         if links is not None:
@@ -314,7 +319,8 @@ class Node:
         stack.callback(homes.close)
         self._draining = Draining(self._identity.home, self._doors.listeners, homes)
         stack.callback(self._draining.close)
-        for part in (homes, self._draining):
+        self._backups = Backups(self._identity.home)
+        for part in (homes, self._draining, self._backups):
             self._declared.update(part.declared())
         self._problems.watch(Severity.REFUSES, self._draining.problem)
 
@@ -494,6 +500,22 @@ class Node:
         self._draining.queues = self._queues
         self._draining.leaders = self._topics.leaders if self._topics is not None else None
         self._draining.mqtt = self._doors.mqtt.listeners if self._doors.mqtt is not None else None
+
+    async def _open_backups(self, stack: contextlib.AsyncExitStack, found: HeldFolder) -> None:
+        """Last, and so closed first: a cut stops commits, which the stop of the others needs."""
+        assert self._backups is not None
+        stack.push_async_callback(self._backups.close)
+        self._backups.queues, self._backups.topics = self._queues, self._topics
+        self._backups.owner = BackupOwner(
+            found.path,
+            self.config.node,
+            self._identity.home,
+            self._identity.id,
+            lock_of(found.descriptor),
+            self.config.advertise or [str(address) for address in self.addresses],
+            self._catalog_dsn,
+            self.config.is_catalog_embedded,
+        )
 
     async def _register(self) -> None:
         await self._identity.register(

@@ -5,8 +5,9 @@ senders share what is left of the log, so that it never overflows, and commits g
 """
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
@@ -64,6 +65,8 @@ class Checkpoints:
         self._checkpointing: asyncio.Task[None] | None = None
         self._checkpointed_ms = monotonic_ms()
         self._looked_ms = 0
+        self._may_begin = asyncio.Event()
+        self._may_begin.set()
         self._is_stuck = False
         """The disk ran full under a checkpoint, which waits and goes on when there is room."""
 
@@ -170,6 +173,18 @@ class Checkpoints:
         if under_way is not None:
             under_way.close()
 
+    @contextlib.asynccontextmanager
+    async def held_off(self) -> AsyncIterator[None]:
+        """None is under way meanwhile, and none begins: nothing moves from the log into files of queues."""
+        assert self._may_begin.is_set(), "one at a time"
+        self._may_begin.clear()
+        try:
+            if self._under_way is not None and self._checkpointing is not None:
+                await asyncio.shield(self._checkpointing)
+            yield
+        finally:
+            self._may_begin.set()
+
     # --- after a commit ---------------------------------------------------------------------------
 
     def after_commit(self) -> None:
@@ -202,6 +217,11 @@ class Checkpoints:
             self._begin()
 
     async def _checkpoint(self) -> None:
+        try:
+            await self._may_begin.wait()
+        except asyncio.CancelledError:
+            self._checkpointing = None
+            raise
         store, started = self._store, monotonic_ms()
         # Its thread and the loop take turns; with Python's own 5 ms each would wait long for the other.
         hold_quick_turns()

@@ -41,6 +41,8 @@ class LocalStreams(FillsDisk):
             pause_ms=self._pause_ms,
             begin=store.begin,
         )
+        self.files_at_rest = asyncio.Lock()
+        """Held by whoever ends, seals and drops generations; and by a backup, so that nobody does."""
         self._log_work: asyncio.Future[bool] | None = None
         self._log_pause_ends_s = 0.0
         self.dropped_messages = 0

@@ -32,7 +32,8 @@ class StreamUpkeep:
     async def keep_up_forever(self) -> None:
         """Rolls what is too old, seals what was rolled, drops what retention says."""
         while True:
-            await self._keep_up()
+            async with self._streams.files_at_rest:
+                await self._keep_up()
             await asyncio.sleep(STREAM_UPKEEP_MS / 1_000)
 
     async def _keep_up(self) -> None:

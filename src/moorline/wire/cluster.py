@@ -1,5 +1,5 @@
-"""Room: wire. Calls by which an operator changes a cluster: a node is drained or leaves it, nodes get another
-secret."""
+"""Room: wire. Calls by which an operator changes a cluster: a node is drained, copied, or leaves it, nodes
+get another secret."""
 
 from typing import Annotated
 
@@ -13,7 +13,7 @@ from moorline.limits import (
     DRAIN_PER_S_MAX,
     HOME_ADDRESSES_MAX,
 )
-from moorline.wire.bounds import Name
+from moorline.wire.bounds import Name, Words
 from moorline.wire.message import Answer, Call
 
 
@@ -79,5 +79,26 @@ class NodeDrained(Answer, frozen=True, gc=False, tag=562):
     """Clients that know this node only, or want what only this one has: they wait for its next start."""
 
 
-COMMANDS = RemoveNode | RenewClusterSecret | FindHome | DrainNode
-EVENTS = NodeRemoved | ClusterSecretRenewed | HomeFound | NodeDrained
+class BackUpNode(Call, frozen=True, gc=False, tag=634):
+    """The node holds all of its files as they are at one moment, for a copy that is made beside it. Asked
+    again with the name of that cut it tells how far it is. The cut ends with the connection."""
+
+    cut: Name = ""
+    is_over: bool = False
+    """The copy is made, or given up: the node holds nothing any more."""
+
+
+class NodeHeld(Answer, frozen=True, gc=False, tag=635):
+    cut: Name
+    phase: Name
+    """Of `linking`, `catalog`, `ready`, `over`."""
+    folder: Words
+    """Where the node holds them, on its own machine."""
+    files: int
+    bytes: int
+    stopped_us: int
+    """For so long nothing was committed, at the cut."""
+
+
+COMMANDS = RemoveNode | RenewClusterSecret | FindHome | DrainNode | BackUpNode
+EVENTS = NodeRemoved | ClusterSecretRenewed | HomeFound | NodeDrained | NodeHeld

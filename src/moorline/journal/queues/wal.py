@@ -117,6 +117,20 @@ class WriteAheadLog:
         """Bytes of all batches that are kept."""
         return self._file_bytes + sum(segment.size for segment in self._segments)
 
+    def written(self) -> dict[str, int]:
+        """Each file of the log that was begun, and how many of its bytes count; between two commits."""
+        with self._lock:
+            found = {kept.path: -1 for kept in self._segments}
+        if self._file is not None:
+            head = PREPARED_HEAD.size if self._end else HEAD.size
+            found[self._name] = head + self._file_bytes
+        return found
+
+    def prepared_files(self) -> list[str]:
+        """Those that wait to be begun: nothing is in them."""
+        with self._lock:
+            return [one.path for one in self._ready]
+
     @property
     def first(self) -> int:
         """The lsn with which the segment that is written begins."""

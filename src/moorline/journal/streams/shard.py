@@ -447,8 +447,18 @@ class ShardLog:
 
     def skip_to(self, offset: int, now_us: int, draw: Callable[[int], bytes]) -> None:
         """Goes on in a new generation that begins there; what is missing before it is the last one's gap."""
-        assert not self.has_batch, "nothing is under way"
         self.end_at(offset)
+        self._go_on(now_us, draw)
+
+    def leap_to(self, offset: int, now_us: int, draw: Callable[[int], bytes]) -> None:
+        """As `skip_to`, however far: what lies between belongs to no generation, so no index has a place for
+        each message of it."""
+        self.end_at(self.end)
+        self.next_offset = offset
+        self._go_on(now_us, draw)
+
+    def _go_on(self, now_us: int, draw: Callable[[int], bytes]) -> None:
+        assert not self.has_batch, "nothing is under way"
         generation = self.next_generation(now_us, draw)
         self.create(generation)
         self.generations.append(generation)
