@@ -895,7 +895,11 @@ SESSION_EXPIRY_S_MAX = 10**8
 """Longest time that a durable session is kept without its client: three years."""
 
 RETAINED_BYTES_MAX = 512 * KIB
-"""Retained messages that another node gives at once; a wider filter than that gets the first of them."""
+"""Retained messages that another node gives at once; those of a wider filter come page by page."""
+
+RETAINED_WALKS_MAX = 16
+"""Places among retained messages that are kept for the next page of another node: each may hold a list of
+all topics of a level. Behind that the next page is found by going there again."""
 
 # --- groups ---------------------------------------------------------------------------------------
 
@@ -1295,6 +1299,12 @@ PROXY_SOURCES_MAX = 256
 
 MQTT_AUTH_ROUNDS_MAX = 8
 """AUTH packets of a client in one authentication; mechanisms that are in use need two or three."""
+
+FILTER_INDEX_KNOWN_MAX = 4_096
+"""Topics for which a node keeps who is to be woken; to find it anew takes some microseconds."""
+
+FILTER_INDEX_READERS_KNOWN_MAX = 64
+"""Readers of such a topic: with more of them it is looked up each time, so that the memory has a bound."""
 
 MQTT_GRANTS_KNOWN_MAX = 1_024
 """Topics of one session for which is kept what its overlapping subscriptions grant."""
@@ -2267,8 +2277,16 @@ MQTT_REFERENCES_TOLD_MAX = 8
 MQTT_SYSTEM_TOPICS_MS = 10_000
 """Time between two values of a topic of $SYS, as dashboards expect them."""
 
+MQTT_PLACES_PASS_MS = 60_000
+"""Time in which the place of each lasting session that gets nothing comes to the ends of the streams: after a
+crash of its node that much is read once more for it."""
+
 MQTT_WILL_LOOK_MS = 1_000
 """Time between two looks at wills that are due in the catalog."""
+
+MQTT_WILL_CLAIM_MS = 30_000
+"""For so long a will is one node's to publish: longer than a commit takes on a busy disk, and after a crash
+in between it is published so much later."""
 
 MQTT_GOODBYE_MS = 1_000
 """A client that does not read its DISCONNECT is cut by then."""

@@ -4,6 +4,8 @@ import asyncio
 import signal
 import time
 
+import asyncpg
+import msgspec
 import pytest
 from tests.cluster.running import WITHIN_S, Nodes
 from tests.mqtt.wire_client import WireClient
@@ -11,6 +13,8 @@ from tests.mqtt.wire_client import WireClient
 from moorline.core.mqtt.packets import (
     Connack,
     Disconnect,
+    Properties,
+    Puback,
     Pubcomp,
     Publish,
     Pubrec,
@@ -18,8 +22,12 @@ from moorline.core.mqtt.packets import (
     Will,
 )
 from moorline.core.mqtt.reason import ReasonCode
+from moorline.mqtt.stored import Exchanges
 
 pytestmark = pytest.mark.process
+
+FORGET_STORED = "update moorline.mqtt_session set exchanges = $1 where name = 'mqtt/writer'"
+encode = msgspec.msgpack.encode
 
 
 def joined(nodes: Nodes, node: str, name: str, **how: object) -> tuple[WireClient, bool]:
@@ -66,6 +74,38 @@ async def test_a_session_moves_to_another_node_when_its_own_is_killed(nodes: Nod
     await asyncio.to_thread(behind)
 
 
+async def test_q04_q12_what_pubrec_has_answered_is_not_stored_by_another_node(
+    nodes: Nodes,
+) -> None:
+    """PUBREC is lost with its node: the client says it again, to one whose streams do not have it."""
+    await nodes.start("a", "b")
+
+    def before() -> int:
+        reader, _ = joined(nodes, "b", "reader")
+        reader.subscribe("t/#")
+        writer, _ = joined(nodes, "a", "writer")
+        writer.publish("t/1", b"once", 2)
+        assert reader.message().payload == b"once"
+        reader.socket.close()
+        return writer._ids
+
+    packet_id = await asyncio.to_thread(before)
+    await asyncio.to_thread(nodes["a"].kill)
+
+    def behind() -> None:
+        writer, present = joined(nodes, "b", "writer")
+        assert present
+        reader, _ = joined(nodes, "b", "reader")
+        writer.say(Publish("t/1", b"once", 2, False, True, packet_id))
+        assert writer.hear(Pubrec).reason is ReasonCode.SUCCESS
+        writer.say(Pubrel(packet_id))
+        assert writer.hear(Pubcomp).reason is ReasonCode.SUCCESS
+        writer.publish("t/1", b"last", 1)
+        assert reader.message().payload == b"last"
+
+    await asyncio.to_thread(behind)
+
+
 async def test_a_client_id_is_taken_over_from_another_node(nodes: Nodes) -> None:
     await nodes.start("a", "b")
 
@@ -81,6 +121,41 @@ async def test_a_client_id_is_taken_over_from_another_node(nodes: Nodes) -> None
         assert new.message().payload == b"x"
 
     await asyncio.to_thread(both)
+
+
+async def test_q04_q06_who_takes_over_at_another_node_has_a_will_of_its_own(nodes: Nodes) -> None:
+    """That of the connection that is taken over is published too, unless its delay is not over."""
+    await nodes.start("a", "b")
+
+    def joined_with(node: str, name: str, payload: bytes, delay_s: int = 0) -> WireClient:
+        properties = Properties(will_delay_s=delay_s or None)
+        will = Will(f"wills/{name}", payload, 1, properties=properties)
+        return joined(nodes, node, name, will=will)[0]
+
+    def both() -> None:
+        watcher, _ = joined(nodes, "b", "watcher")
+        watcher.subscribe("wills/#")
+        for name, delay_s, expected in [("prompt", 0, [b"old", b"new"]), ("slow", 1, [b"new"])]:
+            old = joined_with("a", name, b"old", delay_s)
+            new = joined_with("b", name, b"new")
+            assert old.hear(Disconnect).reason is ReasonCode.SESSION_TAKEN_OVER
+            assert old.is_closed()
+            # Behind what the old node does when it hears of it.
+            other, _ = joined(nodes, "a", f"{name}-other", will=Will("wills/other", b"-", 1))
+            other.socket.close()
+            assert watcher_until(watcher, b"-") == expected[:-1]
+            new.socket.close()
+            assert watcher.message().payload == b"new"
+
+    await asyncio.to_thread(both)
+
+
+def watcher_until(watcher: WireClient, last: bytes) -> list[bytes]:
+    """What came before that."""
+    got: list[bytes] = []
+    while not got or got[-1] != last:
+        got.append(watcher.message().payload)
+    return got[:-1]
 
 
 async def test_messages_and_retained_ones_come_from_all_nodes(nodes: Nodes) -> None:
@@ -100,6 +175,38 @@ async def test_messages_and_retained_ones_come_from_all_nodes(nodes: Nodes) -> N
     await asyncio.to_thread(all_of_it)
 
 
+async def test_q25_all_retained_messages_of_another_node_come_and_none_of_one_that_is_away(
+    nodes: Nodes,
+) -> None:
+    """More than one answer between nodes holds; a node that is away delays nothing."""
+    await nodes.start("a", "b")
+    count, body = 1_500, bytes(1_000)
+
+    def written() -> None:
+        there, _ = joined(nodes, "b", "there")
+        here, _ = joined(nodes, "a", "here")
+        here.publish("t/here", body, 1, retain=True)
+        for first in range(0, count, 500):
+            some = range(first, first + 500)
+            there.say(*(Publish(f"t/{n}", body, 1, True, False, n + 1) for n in some))
+            for _ in some:
+                there.hear(Puback)
+
+    def found_at_a(wanted: int) -> set[str]:
+        with WireClient(nodes["a"].mqtt) as reader:
+            reader.connect()
+            reader.subscribe("t/#")
+            found = {reader.message().topic for _ in range(wanted)}
+            assert reader.is_silent(Publish)
+            return found
+
+    await asyncio.to_thread(written)
+    everything = {"t/here", *(f"t/{n}" for n in range(count))}
+    assert await asyncio.to_thread(found_at_a, count + 1) == everything
+    await asyncio.to_thread(nodes["b"].kill)
+    assert await asyncio.to_thread(found_at_a, 1) == {"t/here"}
+
+
 async def test_a_client_is_sent_to_the_node_that_should_serve_it(nodes: Nodes) -> None:
     """To the one that knows what became of its publishes of QoS 2, and away from one that stops."""
     for name in ("a", "b"):
@@ -109,22 +216,12 @@ async def test_a_client_is_sent_to_the_node_that_should_serve_it(nodes: Nodes) -
         client = WireClient(nodes[node].mqtt, level, "writer")
         return client, client.connect(clean=False, expiry_s=600)
 
-    def sent_on(of: str, at: str) -> tuple[str | None, int]:
-        """Where `at` sends somebody whose publish is unfinished at `of`, once it has heard of that node."""
-        end_s = time.monotonic() + WITHIN_S
-        while True:
-            writer, _ = asked(of)
-            # PUBREC comes, and PUBREL is not said.
-            assert writer.publish("t", b"x", 2) is ReasonCode.SUCCESS
-            packet_id = writer._ids
-            writer.socket.close()
-            other, said = asked(at)
-            other.socket.close()
-            if said.reason is ReasonCode.USE_ANOTHER_SERVER:
-                return said.properties.server_reference, packet_id
-            assert said.reason is ReasonCode.SUCCESS
-            assert time.monotonic() < end_s
-            finished(of, packet_id)
+    def unfinished(at: str, packet_id: int) -> WireClient:
+        """PUBREC comes, and PUBREL is not said."""
+        writer, _ = asked(at)
+        writer.say(Publish("t", b"x", 2, False, False, packet_id))
+        assert writer.hear(Pubrec).reason is ReasonCode.SUCCESS
+        return writer
 
     def finished(at: str, packet_id: int) -> None:
         writer, said = asked(at)
@@ -133,10 +230,34 @@ async def test_a_client_is_sent_to_the_node_that_should_serve_it(nodes: Nodes) -
         assert writer.hear(Pubcomp).reason is ReasonCode.SUCCESS
         writer.socket.close()
 
+    async def sent_on(of: str, at: str) -> str | None:
+        """Where `at` sends somebody of whose publish nobody but `of` can tell whether it is stored, once it
+        has heard of that node."""
+        end_s = time.monotonic() + WITHIN_S
+        while True:
+            writer = await asyncio.to_thread(unfinished, of, 2)
+            # As it stands there before PUBREC may leave.
+            row = encode(Exchanges({2: 2}, 2))
+            assert await catalog.execute(FORGET_STORED, row) == "UPDATE 1"
+            other, said = await asyncio.to_thread(asked, at)
+            other.socket.close()
+            writer.socket.close()
+            if said.reason is ReasonCode.USE_ANOTHER_SERVER:
+                return said.properties.server_reference
+            assert said.reason is ReasonCode.SUCCESS
+            assert time.monotonic() < end_s
+
+    # What PUBREC has answered any node knows to be stored.
+    (await asyncio.to_thread(unfinished, "b", 1)).socket.close()
+    await asyncio.to_thread(finished, "a", 1)
+    catalog = await asyncpg.connect(nodes.dsn)
+    try:
+        assert await sent_on("b", "a") == "b.example:1883"
+    finally:
+        await catalog.close()
+
     def both() -> None:
-        reference, packet_id = sent_on("b", "a")
-        assert reference == "b.example:1883"
-        finished("b", packet_id)
+        finished("b", 2)
         # Nothing is unfinished any more: any node serves it.
         other, said = asked("a")
         assert (said.reason, said.session_present) == (ReasonCode.SUCCESS, True)

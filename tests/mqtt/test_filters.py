@@ -3,12 +3,13 @@
 from moorline.core.mqtt.packets import Subscription
 from moorline.core.stream import Shard
 from moorline.mqtt.filters import Filters
+from moorline.topics.filtered_news import FilteredNews
 
 SHARD, OTHER = Shard("a", 0), Shard("a", 1)
 
 
 def late(*more: str) -> Filters:
-    filters = Filters()
+    filters = Filters(FilteredNews().sleeper())
     filters.put(Subscription("a/#", 0), 1, None)
     starts = {SHARD: 10, OTHER: 5}
     for identifier, text in enumerate(("a/b", *more), 2):

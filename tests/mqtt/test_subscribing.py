@@ -5,6 +5,8 @@ from tests.mqtt.conftest import Join
 from tests.mqtt.wire_client import WireClient
 
 from moorline.core.mqtt.packets import (
+    Connack,
+    Connect,
     Puback,
     Pubcomp,
     Publish,
@@ -167,3 +169,21 @@ def test_8000_subscribes_of_a_lasting_session_are_there_behind_a_reconnect(
     for number in (0, 4_000, count - 1):
         writer.publish(f"{name}/{number}", b"x", 1)
         assert again.message().topic == f"{name}/{number}"
+
+
+@pytest.mark.parametrize("level", [3, 4])
+def test_a_bridge_does_not_hear_itself_and_hears_what_is_retained_as_such(
+    join: Join, name: str, level: int
+) -> None:
+    """Protocol levels 0x83 and 0x84: what a broker passed on here would go around for ever."""
+    bridge, writer = join(level=level, connects=False), join()
+    bridge.say(Connect(level, bridge.name, True, 0, is_bridge=True))
+    assert bridge.hear(Connack).reason is ReasonCode.SUCCESS
+    bridge.subscribe(f"{name}/#")
+    assert bridge.publish(f"{name}/1", b"its own", 1) is ReasonCode.SUCCESS
+    writer.publish(f"{name}/2", b"kept", 1, retain=True)
+    found = bridge.message()
+    assert (found.payload, found.retain) == (b"kept", True)
+    other = join()
+    other.subscribe(f"{name}/#")
+    assert other.message().payload == b"kept"

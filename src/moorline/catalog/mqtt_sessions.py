@@ -8,7 +8,11 @@ from typing import NamedTuple
 
 from moorline.catalog.catalog import Catalog
 from moorline.catalog.statements import statement
-from moorline.limits import MQTT_WILLS_PER_LOOK_MAX, SESSION_EXPIRY_S_MIN
+from moorline.limits import (
+    MQTT_WILL_CLAIM_MS,
+    MQTT_WILLS_PER_LOOK_MAX,
+    SESSION_EXPIRY_S_MIN,
+)
 
 LOAD = statement("mqtt_session_load")
 SUBSCRIPTIONS = statement("mqtt_session_subscriptions")
@@ -22,7 +26,10 @@ LIST = statement("mqtt_session_list")
 WILL_KEEP = statement("mqtt_will_keep")
 WILL_END = statement("mqtt_will_end")
 WILL_FORGET = statement("mqtt_will_forget")
+WILL_CLAIM = statement("mqtt_will_claim")
+WILL_TAKE_BACK = statement("mqtt_will_take_back")
 WILL_TAKE_DUE = statement("mqtt_will_take_due")
+WILL_PUBLISHED = statement("mqtt_will_published")
 WILL_ORPHANS = statement("mqtt_will_orphans")
 
 
@@ -98,20 +105,39 @@ class MqttSessions:
             WILL_KEEP, name, node, principal, proof, is_local, will, delay_s, due_in_ms
         )
 
-    async def forget_will(self, name: str) -> bool:
-        """False if another has published it."""
-        return bool(await self._catalog.fetchval(WILL_FORGET, name))
+    async def forget_will(self, name: str, node: str) -> None:
+        """One that is that node's."""
+        await self._catalog.execute(WILL_FORGET, name, node)
 
-    async def end_will(self, name: str) -> None:
-        """One that waits is due now."""
-        await self._catalog.execute(WILL_END, name)
+    async def claim_will(self, name: str, node: str) -> bool:
+        """Whether it is that node's to publish; then `forget_will` when that is durable."""
+        return bool(await self._catalog.fetchval(WILL_CLAIM, name, node, MQTT_WILL_CLAIM_MS))
+
+    async def end_will(self, name: str, node: str) -> None:
+        """One that is that node's is due now."""
+        await self._catalog.execute(WILL_END, name, node)
+
+    async def take_back_will(
+        self, name: str, node: str, *, ends_session: bool, is_known: bool
+    ) -> bool:
+        """Of a client that has come to that node; whether there is one that is due now. One of the node
+        itself is left alone if it `is_known` there."""
+        return bool(
+            await self._catalog.fetchval(WILL_TAKE_BACK, name, ends_session, node, not is_known)
+        )
 
     async def adopt_orphans(self, own: str, *, is_start: bool, silent_s: int) -> None:
         """Wills of connections that no node has any more are due from now on; at a start those of this
         node too, which had been connected to the process before it."""
         await self._catalog.execute(WILL_ORPHANS, own if is_start else "", silent_s, own)
 
-    async def take_due(self) -> list[KeptWill]:
-        """They are ours to publish: nobody else finds them."""
-        rows = await self._catalog.fetch(WILL_TAKE_DUE, MQTT_WILLS_PER_LOOK_MAX)
+    async def take_due(self, node: str) -> list[KeptWill]:
+        """They are that node's to publish for a while, and nobody else finds them."""
+        rows = await self._catalog.fetch(
+            WILL_TAKE_DUE, MQTT_WILLS_PER_LOOK_MAX, node, MQTT_WILL_CLAIM_MS
+        )
         return [KeptWill(**row) for row in rows]
+
+    async def published_wills(self, names: Sequence[str], node: str) -> None:
+        """They are stored: none of them is due any more."""
+        await self._catalog.execute(WILL_PUBLISHED, list(names), node)

@@ -28,6 +28,7 @@ from moorline.limits import (
     MQTT_ALIASES_MAX,
     MQTT_CLIENT_ID_BYTES_MAX,
     MQTT_CONNECT_MS,
+    MQTT_PLACES_PASS_MS,
     MQTT_RECEIVE_MAX,
 )
 from moorline.mqtt.client import Client
@@ -106,7 +107,8 @@ class MqttBroker:
         self._opening: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._terms: dict[frozenset[str], ConnectionTerms] = {}
         """Those of each listener: its connections share them."""
-        self._is_shared = is_shared
+        self.is_shared = is_shared
+        """Whether other nodes may go on with a session."""
 
     def terms(self, methods: frozenset[str]) -> ConnectionTerms:
         known = self._terms.get(methods)
@@ -148,6 +150,18 @@ class MqttBroker:
         self.wills.close()
         self.exchanges.close()
         self._tasks.cancel()
+
+    async def pass_forever(self) -> None:
+        """Sessions whose client gets nothing for a long time read nothing: their places come along, so that a
+        killed node does not have them read all of it later. Some at a time, so that it is no burst."""
+        while True:
+            sessions = list(self._open_sessions)
+            pause_s = MQTT_PLACES_PASS_MS / 1_000 / (len(sessions) + 1)
+            for session in sessions:
+                await asyncio.sleep(pause_s)
+                if session in self._open_sessions and session.row is not None:
+                    session.own.delivery.pass_slept()
+            await asyncio.sleep(pause_s)
 
     # --- CONNECT ----------------------------------------------------------------------------------
 
@@ -225,7 +239,7 @@ class MqttBroker:
         name = session.name
         if expiry_s:
             demand(client.rights, PUBLISH, path_of_session(name))
-        elif connect.clean_start and not self._is_shared:
+        elif connect.clean_start and not self.is_shared:
             # It is nobody's but this connection's: only an older one is to be ended.
             owner = await self.mqtt_sessions.owner_of(name)
             if owner is None:
@@ -258,13 +272,13 @@ class MqttBroker:
 
     async def _send_where_it_is_known(self, client: Client, name: str) -> None:
         """A PUBLISH of QoS 2 whose PUBREC has not left: whether it is stored, only the node of the last
-        connection knows. Here it would be stored once more."""
+        connection may know. Here it would be stored once more."""
         known = next(iter(await self.mqtt_sessions.page(name, 1, at=True)), None)
         reference = self.redirects.of(known.node) if known is not None else None
         if known is None or reference is None or known.owner != client.rights.principal:
             return
         _, exchanges = await self.mqtt_sessions.load(name)
-        if decode_exchanges(exchanges).received:
+        if decode_exchanges(exchanges).has_unknown:
             text = "the node of your last connection knows your unfinished publishes of QoS 2"
             raise Refused(ReasonCode.USE_ANOTHER_SERVER, text, reference)
 

@@ -160,6 +160,11 @@ class Client(Peer):
         return self._machine.receive_max
 
     @property
+    def is_bridge(self) -> bool:
+        """Whether it is another broker, which said so by its protocol level."""
+        return self._machine.is_bridge
+
+    @property
     def session_expiry_s(self) -> int:
         """How long its session outlives it."""
         return self._machine.session_expiry_s

@@ -10,6 +10,7 @@ from moorline.core.mqtt.packets import Subscription
 from moorline.core.mqtt.subscriptions import Granted, Subscriptions
 from moorline.core.stream import Shard
 from moorline.mqtt.stored import KeptFilter
+from moorline.topics.filtered_news import Sleeper
 
 Starts = Mapping[Shard, int]
 
@@ -19,9 +20,11 @@ _FROM_THE_FIRST: Starts = {}
 class Filters:
     """A `FilterMatcher` of delivery (core/delivery/open_feed.py)."""
 
-    __slots__ = ("_granted", "_kept", "_starts", "_withheld", "bytes")
+    __slots__ = ("_granted", "_kept", "_sleeper", "_starts", "_withheld", "bytes")
 
-    def __init__(self) -> None:
+    def __init__(self, sleeper: Sleeper) -> None:
+        self._sleeper = sleeper
+        """What lets through here wakes its reader, and nothing else does."""
         self._granted = Subscriptions()
         self._kept: dict[str, KeptFilter] = {}
         self._starts: dict[str, Starts] = {}
@@ -69,6 +72,7 @@ class Filters:
             if starts:
                 self._starts[text] = starts
         self._granted.put(subscription, identifier)
+        self._sleeper.add(text)
         return is_new
 
     def remove(self, text: str) -> bool:
@@ -78,6 +82,7 @@ class Filters:
         self._starts.pop(text, None)
         self._withheld.pop(text, None)
         self._granted.remove(text)
+        self._sleeper.remove(text)
         return True
 
     def withhold(self, text: str) -> bool:
@@ -86,6 +91,7 @@ class Filters:
             return False
         self._withheld[text] = None
         self._granted.remove(text)
+        self._sleeper.remove(text)
         return True
 
     def restore(self, text: str) -> None:
@@ -94,6 +100,7 @@ class Filters:
             del self._withheld[text]
             kept = self._kept[text]
             self._granted.put(kept.subscription, kept.identifier)
+            self._sleeper.add(text)
 
     @property
     def withheld(self) -> list[str]:

@@ -10,6 +10,8 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from moorline.access.guard import demand
 from moorline.core.access.quota import Quota
 from moorline.core.access.right import SUBSCRIBE
@@ -233,7 +235,7 @@ class Requests:
                 return
             reader = known.reader or 0
         session.reading = await self._broker.sessions.begin_reading(
-            session.own, reader, MQTT_IN_FLIGHT_MAX, session.filters
+            session.own, reader, MQTT_IN_FLIGHT_MAX, session.filters, session.sleeper
         )
         if reader:
             await session.own.commit()
@@ -260,7 +262,7 @@ class Requests:
             if group is None:
                 check_filter(one.filter)
                 demand(client.rights, SUBSCRIBE, path_of_topic(one.filter))
-                is_new = self._put(one, identifier, starts)
+                is_new = self._put(_of_bridge(one) if client.is_bridge else one, identifier, starts)
             else:
                 if one.no_local:
                     text = "no local means nothing in a shared subscription (3.8.3.1)"
@@ -386,7 +388,7 @@ class Requests:
                 self._broker.demands.tell(client, ACT, error)
         if reader:
             session.reading = await self._broker.sessions.begin_reading(
-                session.own, reader, MQTT_IN_FLIGHT_MAX, session.filters
+                session.own, reader, MQTT_IN_FLIGHT_MAX, session.filters, session.sleeper
             )
             session.pass_places()
         # Behind the place in the streams, which needs one of the quota too, and all of them need it.
@@ -397,6 +399,12 @@ class Requests:
             except OverQuota as error:
                 session.filters.withhold(text)
                 self._broker.demands.tell(client, ACT, error)
+
+
+def _of_bridge(one: Subscription) -> Subscription:
+    """Another broker, of before MQTT 5, cannot ask for it: what it passed on itself would come back for ever,
+    and what is retained here would not be there."""
+    return msgspec.structs.replace(one, no_local=True, retain_as_published=True)
 
 
 def _filters_of(request: Request) -> int:

@@ -17,6 +17,7 @@ from moorline.core.mqtt.effects import (
     Ack,
     ForgetReceived,
     ForgetSent,
+    KeepReceived,
     KeepReleased,
     KeepSent,
     MessagesDone,
@@ -75,13 +76,15 @@ class ClientSession:
         "requests",
         "sendings",
         "shared",
+        "sleeper",
     )
 
     def __init__(self, client: "Client", broker: "MqttBroker", name: str) -> None:
         self.client = client
         self.name = name
         """In the catalog."""
-        self.filters = Filters()
+        self.sleeper = broker.topics.streams.news.sleeper()
+        self.filters = Filters(self.sleeper)
         self.shared: dict[str, int] = {}
         """Numbers of memberships in groups, by filter."""
         self.reading = 0
@@ -95,7 +98,7 @@ class ClientSession:
         self._received_over: dict[int, None] = {}
         """Packet ids that the client has used, on their way out of what is kept."""
         self._broker = broker
-        self.inbound = Inbound(sequence=self._numbered())
+        self.inbound = Inbound(sequence=self._numbered(), marks=broker.is_shared)
         self._is_over = False
         self._forgetting: list[int] = []
         self._look_at_starts_s = 0.0
@@ -141,7 +144,12 @@ class ClientSession:
 
     def restore(self, kept: Exchanges) -> None:
         """Before anything is said: it goes on where its last connection ended."""
-        self.inbound = Inbound(kept.received, max(kept.sequence, self._numbered()))
+        self.inbound = Inbound(
+            kept.received,
+            max(kept.sequence, self._numbered()),
+            kept.stored,
+            marks=self._broker.is_shared,
+        )
         self._restored = kept.unfinished()
         self._sent = {one.packet_id: one for one in self._restored if one.qos == 2}
         self.outbound = Outbound(MQTT_IN_FLIGHT_MAX, self._restored)
@@ -190,7 +198,8 @@ class ClientSession:
         if self._is_over:
             # Those of QoS 1 too: they come again under their ids.
             sent = {one.packet_id: one for one in self.outbound.unfinished()} | sent
-        return Exchanges.of(received, self.inbound.sequence, list(sent.values()))
+        stored = [packet_id for packet_id in self.inbound.stored_ids() if packet_id in received]
+        return Exchanges.of(received, self.inbound.sequence, list(sent.values()), stored)
 
     def taken_over(self) -> None:
         self.own.take_over()
@@ -246,6 +255,7 @@ class ClientSession:
             self._look_at_starts_s = self._loop.time() + MQTT_STARTS_LOOK_MS / 1_000
             subscription = self.own.subscriptions.get(self.reading)
             if subscription is not None and subscription.private is not None:
+                self.own.delivery.pass_slept()
                 self.filters.passed(dict(subscription.private.lows()))
 
     def perform(self, effects: Iterable[Effect]) -> None:
@@ -278,6 +288,9 @@ class ClientSession:
         if not self._is_over:
             self.perform(self.inbound.stored(results))
             self.client.flush()
+
+    def _keep_received(self, effect: KeepReceived) -> None:
+        self._keep(lambda: self._said(lambda: self.inbound.marked(effect.packet_ids)))
 
     def _forget_received(self, effect: ForgetReceived) -> None:
         packet_ids = effect.packet_ids
@@ -404,6 +417,7 @@ class ClientSession:
         self.outlet.flush()
         self._is_over = True
         self.requests.close()
+        self.sleeper.close()
         self.client.counts.expired = self.outbound.expired
         self._broker.counts.expired += self.outbound.expired
         self.outlet.close()
@@ -420,6 +434,7 @@ class ClientSession:
         SayAcks: _say_acks,
         SayPublishes: _say_publishes,
         StorePublishes: _store_publishes,
+        KeepReceived: _keep_received,
         ForgetReceived: _forget_received,
         KeepSent: _keep_sent,
         KeepReleased: _keep_released,

@@ -6,7 +6,7 @@ waits for it goes on when it is durable.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 import msgspec
@@ -66,9 +66,22 @@ class Exchanges(msgspec.Struct, frozen=True, array_like=True):
     """Packet id to sequence."""
     sequence: int = 0
     sent: tuple[_KeptSent, ...] = ()
+    stored: tuple[int, ...] = ()
+    """Packet ids of those received whose messages are stored, at whichever node."""
+
+    @property
+    def has_unknown(self) -> bool:
+        """Whether only the node of the last connection can tell if something is stored."""
+        return bool(self.received.keys() - set(self.stored))
 
     @classmethod
-    def of(cls, received: dict[int, int], sequence: int, sent: list[Sent]) -> "Exchanges":
+    def of(
+        cls,
+        received: dict[int, int],
+        sequence: int,
+        sent: list[Sent],
+        stored: Iterable[int] = (),
+    ) -> "Exchanges":
         return cls(
             received,
             sequence,
@@ -84,6 +97,7 @@ class Exchanges(msgspec.Struct, frozen=True, array_like=True):
                 )
                 for one in sent
             ),
+            tuple(stored),
         )
 
     def unfinished(self) -> list[Sent]:

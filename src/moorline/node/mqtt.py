@@ -68,6 +68,7 @@ async def open_mqtt(
         asyncio.create_task(broker.wills.look_forever()),
         asyncio.create_task(broker.system_topics.tell_forever()),
         asyncio.create_task(broker.redirects.look_forever()),
+        asyncio.create_task(broker.pass_forever()),
     ]
     try:
         sources = [ipaddress.ip_network(one) for one in config.mqtt_proxy_sources]

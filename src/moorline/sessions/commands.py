@@ -48,6 +48,7 @@ from moorline.sessions.session import TopicSession
 from moorline.sessions.told_cursors import cursors_of, cursors_told
 from moorline.topics.commands import Link, TopicBroker
 from moorline.topics.directory import ShardExtents
+from moorline.topics.filtered_news import Sleeper
 from moorline.topics.paths import TOPICS, filter_read, path_of_topic, topics_subscribed
 from moorline.topics.start import Start, start_of
 from moorline.wire.group import ForLeader
@@ -297,14 +298,16 @@ class SessionBroker:
         return number
 
     async def begin_reading(
-        self, own: TopicSession, reader: int, size: int, matcher: FilterMatcher
+        self, own: TopicSession, reader: int, size: int, matcher: FilterMatcher, sleeper: Sleeper
     ) -> int:
         """A private subscription by several filters, which its owner has judged: from its places on, and in
-        streams that are new to it from now on."""
+        streams that are new to it from now on. The `sleeper` has the same filters, as they change."""
         cursors = await self.context.cursor_commits.load(reader) if reader else []
         check_open(own)
         shard_extents = self.context.directory.shard_extents()
-        number = own.subscribe_private(EVERYTHING_FILTER, reader, cursors, size, 1, matcher)
+        number = own.subscribe_private(
+            EVERYTHING_FILTER, reader, cursors, size, 1, matcher, sleeper
+        )
         own.see(number, shard_extents, self.ends())
         return number
 

@@ -12,7 +12,7 @@ from functools import partial
 from moorline.core.delivery.delivery import FAR, Delivery
 from moorline.core.delivery.effects import AwaitNews, Deliver, ForgetNews, ReadBlock, TellLost
 from moorline.core.delivery.feed import Feed
-from moorline.core.delivery.open_feed import Window
+from moorline.core.delivery.open_feed import OpenFeed, Window
 from moorline.core.effects import Effect
 from moorline.core.frames.block import Block
 from moorline.core.frames.picked import Picked
@@ -25,6 +25,7 @@ from moorline.net.interpreter import Performer
 from moorline.net.tasks import Tasks
 from moorline.sessions.outlet import Outlet
 from moorline.topics.directory import ShardExtents, StreamDirectory
+from moorline.topics.filtered_news import Sleeper
 
 log = logging.getLogger("moorline.groups")
 
@@ -40,6 +41,10 @@ class DeliveryHost:
         self._directory = directory
         self._now_us = 0
         self._wakers: dict[int, Callable[[], None]] = {}
+        self.sleepers: dict[int, Sleeper] = {}
+        """Of subscriptions that sleep until something comes for them, by their numbers."""
+        self._sleeping: dict[int, Sleeper] = {}
+        """Feeds of those that do."""
         self._turn_due = False
         self._waits_for_client = False
         self._loop = asyncio.get_running_loop()
@@ -98,6 +103,8 @@ class DeliveryHost:
         for number, one in list(self.machine.feeds.items()):
             extents = shard_extents.get(one.feed.stream.shard)
             if extents:
+                # What went while it slept was not for it, and is no loss.
+                self._pass(number, one)
                 self._did(self.machine.kept_from(number, extents[0].first))
 
     def _did(self, effects: list[Effect]) -> None:
@@ -176,13 +183,42 @@ class DeliveryHost:
         return await directory.local.pick(stream, read.offset, wish)
 
     def _await_news(self, wait: AwaitNews) -> None:
-        waker = self._wakers.get(wait.feed)
+        number, shard = wait.feed, wait.stream.shard_number
+        one = self.machine.feeds[number]
+        sleeper = self.sleepers.get(one.window.number)
+        if sleeper is not None and sleeper.wait(shard, one.feed.next, partial(self._came, number)):
+            self._sleeping[number] = sleeper
+            return
+        waker = self._wakers.get(number)
         if waker is None:
-            waker = self._wakers[wait.feed] = partial(self._moved, wait.feed)
-        self._directory.local.when_moved(wait.stream.shard_number, waker)
+            waker = self._wakers[number] = partial(self._moved, number)
+        self._directory.local.when_moved(shard, waker)
 
     def _forget_news(self, wait: ForgetNews) -> None:
-        self._directory.local.forget(wait.stream.shard_number, self._wakers[wait.feed])
+        shard, sleeper = wait.stream.shard_number, self._sleeping.pop(wait.feed, None)
+        if sleeper is not None:
+            sleeper.forget(shard)
+        elif wait.feed in self._wakers:
+            self._directory.local.forget(shard, self._wakers[wait.feed])
+
+    def _came(self, number: int, first: int) -> None:
+        """Something for a feed that sleeps; nothing before it was."""
+        self._sleeping.pop(number, None)
+        self.perform(self.machine.passed(number, first))
+        self._moved(number)
+
+    def pass_slept(self) -> None:
+        """Places of feeds that sleep come to where they would be had they read all of it."""
+        for number in list(self._sleeping):
+            one = self.machine.feeds.get(number)
+            if one is not None:
+                self._pass(number, one)
+
+    def _pass(self, number: int, one: OpenFeed) -> None:
+        sleeper = self._sleeping.get(number)
+        if sleeper is not None:
+            reached = sleeper.reached(one.feed.stream.shard_number)
+            self.perform(self.machine.passed(number, reached))
 
     def _moved(self, number: int) -> None:
         self.machine.moved(number)

@@ -41,6 +41,7 @@ from moorline.sessions.outlet import Outlet
 from moorline.sessions.session_commits import SessionCommits
 from moorline.sessions.subscription import Subscription
 from moorline.topics.directory import ShardExtents
+from moorline.topics.filtered_news import Sleeper
 from moorline.wire.group import ForLeader
 
 log = logging.getLogger("moorline.groups")
@@ -147,10 +148,14 @@ class TopicSession:
         size: int,
         qos: int,
         matcher: FilterMatcher | None = None,
+        sleeper: Sleeper | None = None,
     ) -> int:
-        """With a `matcher` it reads by that, which is judged by whoever has it, and not by one filter."""
+        """With a `matcher` it reads by that, which is judged by whoever has it, and not by one filter. With a
+        `sleeper` of the same filters it sleeps until something comes for it."""
         self._take_place()
         number = next(self._numbers)
+        if sleeper is not None:
+            self.delivery.sleepers[number] = sleeper
         window = Window(number, filter_text, size, qos, matcher=matcher)
         subscription = Subscription(filter_text, window, None, reader)
         subscription.is_judged_elsewhere = matcher is not None
@@ -239,6 +244,7 @@ class TopicSession:
 
     def _drop(self, number: int) -> Subscription | None:
         subscription = self.subscriptions.pop(number, None)
+        self.delivery.sleepers.pop(number, None)
         if subscription is not None:
             self._give_back(1)
             self._context.borrowers.pop(subscription.borrower, None)
@@ -379,6 +385,8 @@ class TopicSession:
         self._give_back(self._places)
         if not self.is_open:
             return
+        if self.row is not None:
+            self.delivery.pass_slept()
         blame = self.session.end_code not in ("DONE", "STOPPING", "TAKEN_OVER")
         self.delivery.machine.release()
         if self._shared_made is not None:

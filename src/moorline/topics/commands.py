@@ -13,7 +13,6 @@ from moorline.core.topic import check_filter
 from moorline.errors import TooLarge
 from moorline.journal.streams.retained import Entry
 from moorline.limits import (
-    RETAINED_BYTES_MAX,
     STREAM_NEWS_MS,
     STREAMS_AT_ONCE_MAX,
     STREAMS_PER_PAGE_MAX,
@@ -29,6 +28,7 @@ from moorline.topics.paths import (
     topics_published,
 )
 from moorline.topics.publishing import Counts, Publishing
+from moorline.topics.retained import RetainedPages
 from moorline.topics.stream_reads import StreamReads
 from moorline.topics.streams import LocalStreams
 from moorline.topics.topic_list import TopicList
@@ -75,6 +75,7 @@ class TopicBroker:
         self, streams: LocalStreams, settings: Settings, demands: Demands | None = None
     ) -> None:
         self.streams = streams
+        self._retained_pages = RetainedPages(streams.store.retained)
         self._demands = demands or Demands()
         self.publishing = Publishing(streams, settings, self._demands)
         """Where another front door gives its messages to: `publishing.publish`."""
@@ -166,19 +167,12 @@ class TopicBroker:
 
     async def retained(self, filter_text: str, principal: str) -> list[Entry]:
         """The retained messages that match, those that say "none any more" included."""
-        return await in_slices(self._matching(filter_text, None), principal)
+        return await in_slices(self._matching(filter_text), principal)
 
-    def _matching(
-        self, filter_text: str, bytes_max: int | None
-    ) -> Generator[None, None, list[Entry]]:
-        """All of them, or the first ones that have so many bytes together."""
+    def _matching(self, filter_text: str) -> Generator[None, None, list[Entry]]:
         found: list[Entry] = []
-        size = 0
         for entry in self.streams.store.retained(filter_text):
             if entry is not None:
-                size += len(entry.frame)
-                if bytes_max is not None and size > bytes_max:
-                    break
                 found.append(entry)
             yield
         return found
@@ -223,5 +217,5 @@ class TopicBroker:
 
     async def _find_retained(self, session: Session, call: FindRetained) -> Answer:  # noqa: ARG002
         check_filter(call.filter)
-        found = await in_slices(self._matching(call.filter, RETAINED_BYTES_MAX))
-        return RetainedFound(call.call, b"".join(entry.frame for entry in found))
+        frames, behind = await in_slices(self._retained_pages.page(call.filter, call.skip))
+        return RetainedFound(call.call, b"".join(frames), behind)

@@ -5,6 +5,7 @@ reads them. Nodes are called by their homes, as their streams are.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable
 from functools import partial
 
@@ -15,6 +16,7 @@ from moorline.core.frames.block import Block, block_of
 from moorline.core.frames.byte_columns import Numbers
 from moorline.core.frames.frame import HEAD
 from moorline.core.stream import Extent, Gap, Shard, Stream
+from moorline.errors import MoorlineError
 from moorline.limits import (
     HELLO_TIMEOUT_MS,
     STREAM_READ_BYTES_MAX,
@@ -35,6 +37,8 @@ from moorline.wire.group import (
     WatchStreams,
 )
 from moorline.wire.topic import NO_STREAM
+
+log = logging.getLogger("moorline.topics")
 
 ShardExtents = dict[Shard, tuple[Extent, ...]]
 
@@ -119,14 +123,31 @@ class StreamDirectory:
 
     async def retained(self, filter_text: str) -> list[bytes]:
         """Frames of retained messages, from every other node that answers."""
-        answers = await asyncio.gather(
-            *(
-                self._links.ask(node, lambda call: FindRetained(call, filter_text), RetainedFound)
-                for node in self._links.others()
-            ),
-            return_exceptions=True,
-        )
-        return [answer.frames for answer in answers if isinstance(answer, RetainedFound)]
+        nodes = self._links.others()
+        found = await asyncio.gather(*(self._retained_of(node, filter_text) for node in nodes))
+        return [frames for pages in found for frames in pages]
+
+    async def _retained_of(self, node: str, filter_text: str) -> list[bytes]:
+        """All of one node, page by page; of one that goes away meanwhile what came before."""
+        pages: list[bytes] = []
+        skip = 0
+        while True:
+            try:
+                answer = await self._links.ask(
+                    node,
+                    lambda call, skip=skip: FindRetained(call, filter_text, skip),  # type: ignore[misc]
+                    RetainedFound,
+                )
+            except MoorlineError as error:
+                log.warning(
+                    "retained messages of another node are not told",
+                    extra={"of": node, "filter": filter_text, "error": str(error)},
+                )
+                return pages
+            pages.append(answer.frames)
+            if answer.next <= skip:
+                return pages
+            skip = answer.next
 
     def nodes(self) -> list[str]:
         """Those that can be reached now, this one first."""

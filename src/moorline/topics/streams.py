@@ -22,6 +22,7 @@ from moorline.limits import (
 )
 from moorline.net.group_commit import GroupCommit
 from moorline.net.trusted_clock import TrustedClock
+from moorline.topics.filtered_news import FilteredNews
 
 log = logging.getLogger("moorline.topics")
 
@@ -50,6 +51,8 @@ class LocalStreams(FillsDisk):
         """Called with the shards that have new messages."""
         self.reshaped: list[Callable[[list[int]], None]] = []
         """Called with the shards whose generations have changed."""
+        self.news = FilteredNews()
+        """For readers of some topics."""
         self._waiting: dict[int, list[Callable[[], None]]] = {}
         self._generations = store.newest_generations()
 
@@ -65,9 +68,13 @@ class LocalStreams(FillsDisk):
         for shard in shards:
             for wake in self._waiting.pop(shard, ()):
                 wake()
+        # Before the news of what is in it: nobody sleeps through the end of a generation.
+        self.look_for_new_generations()
+        for part in batch.parts:
+            block = part.block
+            self.news.moved(part.shard.number, block.first, block.upto, block.names)
         for moved in self.moved:
             moved(shards)
-        self.look_for_new_generations()
         if self._log_work is None:
             self._look_after_log()
 
@@ -109,6 +116,7 @@ class LocalStreams(FillsDisk):
         for shard in shards:  # a reader at the end of a sealed generation must look again
             for wake in self._waiting.pop(shard, ()):
                 wake()
+            self.news.reshaped(shard)
 
     # --- reading ----------------------------------------------------------------------------------
 

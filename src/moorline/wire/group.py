@@ -215,12 +215,15 @@ class OffsetsFound(Answer, frozen=True, gc=False, tag=136):
 
 class FindRetained(Call, frozen=True, gc=False, tag=137):
     filter: Filter
+    skip: Number = 0
+    """So many were in the answers before."""
 
 
 class RetainedFound(Answer, frozen=True, gc=False, tag=138):
-    """Frames one behind the other."""
+    """Frames one behind the other; `next` is what to skip for those that follow, 0 if these are the last."""
 
     frames: Body
+    next: Number = 0
 
 
 class ForLeader(Message, frozen=True, gc=False, tag=139):

@@ -94,6 +94,23 @@ def test_a_feed_that_comes_to_the_end_of_its_stream_waits_at_once() -> None:
     assert not delivery.is_ready
 
 
+def test_what_another_has_looked_at_while_it_waits_is_passed() -> None:
+    delivery, feed = opened()
+    assert delivery.passed(1, 4) == [], "it does not wait"
+    asked(delivery)
+    delivery.found(1, blocks(0, 4), NOW_US, end=4)
+    assert delivery.passed(1, 4) == []
+    assert delivery.passed(1, 9) == [FeedMoved(feed)]
+    # What is out is still the client's, and holds the place.
+    assert (state(delivery), feed.next, feed.progress.low) == (State.WAITING, 9, 0)
+    delivery.ack(1, [(0, 4)])
+    assert feed.progress.low == 9
+    delivery.moved(1)
+    assert asked(delivery).offset == 9
+    assert delivery.passed(1, 12) == [], "it reads"
+    assert delivery.passed(2, 12) == [], "it is over"
+
+
 def test_a_full_window_starves_its_feed_until_something_is_acknowledged() -> None:
     delivery, _ = opened(size=3)
     asked(delivery)

@@ -9,7 +9,14 @@ import random
 from collections import Counter, deque
 
 from moorline.core.effects import Effect
-from moorline.core.mqtt.effects import Ack, ForgetReceived, Incoming, SayAcks, StorePublishes
+from moorline.core.mqtt.effects import (
+    Ack,
+    ForgetReceived,
+    Incoming,
+    KeepReceived,
+    SayAcks,
+    StorePublishes,
+)
 from moorline.core.mqtt.inbound import Inbound
 from moorline.core.mqtt.packets import Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from moorline.core.mqtt.reason import ReasonCode
@@ -73,9 +80,15 @@ class Client:
 
 
 class World:
-    def __init__(self, seed: int, crashes: bool = True) -> None:
+    def __init__(self, seed: int, crashes: bool = True, moves: bool = False) -> None:
+        """With `moves` a node that crashed may be followed by another, whose streams lack what it stored."""
         self.chance = random.Random(seed)
         self.crashes = crashes
+        self.moves = moves
+        self.marked: set[int] = set()
+        """Packet ids whose messages are known to be stored, wherever that was."""
+        self.doubtful: set[bytes] = set()
+        """What a node had stored that was lost before anybody else could know."""
         self.to_node: deque[Packet] = deque()
         self.to_client: deque[Ack] = deque()
         self.is_connected = False
@@ -83,11 +96,11 @@ class World:
         self.kept: dict[int, int] = {}
         self.sequence = 0
         self.stored: Counter[bytes] = Counter()
-        self.sequences: set[int] = set()
+        self.sequences: dict[int, bytes] = {}
         # What is being written, and told to the machine when it is.
         self.catalog: deque[tuple[str, list[Incoming] | list[int]]] = deque()
         self.stream: deque[Incoming] = deque()
-        self.inbound = Inbound()
+        self.inbound = Inbound(marks=moves)
         messages = [
             (self.chance.choice((1, 2)), (DENIED if not n % 7 else b"m") + str(n).encode())
             for n in range(20)
@@ -148,7 +161,18 @@ class World:
             self.write_stream(tells=False)
         self.catalog.clear()
         self.stream.clear()
-        self.inbound = Inbound(dict(self.kept), self.sequence)
+        if self.moves and self.chance.random() < 0.5:
+            self.move()
+        known = max([self.sequence, *self.sequences])
+        self.inbound = Inbound(dict(self.kept), known, set(self.marked), marks=self.moves)
+
+    def move(self) -> None:
+        for packet_id, sequence in self.kept.items():
+            if sequence in self.sequences and packet_id not in self.marked:
+                # Nobody was told so: the client still has it, and says it again.
+                assert self.client.sent[packet_id][0] is not None, f"{packet_id} was answered"
+                self.doubtful.add(self.sequences[sequence])
+        self.sequences = {}
 
     # --- the node -----------------------------------------------------------------------------------
 
@@ -173,6 +197,9 @@ class World:
                     self.store(incoming)
                 case ForgetReceived(packet_ids):
                     self.catalog.append(("forget", packet_ids))
+                case KeepReceived(packet_ids):
+                    assert self.moves, "nobody else goes on with it"
+                    self.catalog.append(("mark", packet_ids))
                 case SayAcks(acks) if self.is_connected:
                     self.to_client += acks
                 case SayAcks():
@@ -201,12 +228,19 @@ class World:
             if isinstance(one, Incoming):
                 self.kept[one.publish.packet_id] = one.sequence
                 self.sequence = max(self.sequence, one.sequence)
+            elif what == "mark":
+                assert one in self.kept, "marked before it is kept"
+                self.marked.add(one)
             else:
                 self.kept.pop(one, None)
+                self.marked.discard(one)
+        packet_ids = [one for one in those if isinstance(one, int)]
         if what == "keep":
             self.stream += [one for one in those if isinstance(one, Incoming)]
+        elif tells and what == "mark":
+            self.perform(self.inbound.marked(packet_ids))
         elif tells:
-            self.perform(self.inbound.forgotten([one for one in those if isinstance(one, int)]))
+            self.perform(self.inbound.forgotten(packet_ids))
 
     def write_stream(self, tells: bool = True) -> None:
         # Shards are written in any order, and each in its own.
@@ -222,7 +256,7 @@ class World:
             self.stored[payload] += 1
         if one.sequence:
             assert self.kept.get(one.publish.packet_id) == one.sequence, "stored before it is kept"
-            self.sequences.add(one.sequence)
+            self.sequences[one.sequence] = payload
         if tells:
             self.perform(self.inbound.stored([(one.number, ReasonCode.SUCCESS)]))
 
@@ -235,6 +269,8 @@ class World:
             if payload.startswith(DENIED):
                 assert not count
                 assert qos == 1 or payload in self.client.refused
+            elif qos == 2 and payload in self.doubtful:
+                assert count >= 1, f"{payload!r} is lost"
             elif qos == 2:
                 assert count == 1, f"{payload!r} of qos 2 is stored {count} times"
             else:

@@ -1,1 +1,1 @@
-update moorline.mqtt_will set due_at = clock_timestamp() where name = $1 and due_at is not null
+update moorline.mqtt_will set due_at = clock_timestamp() where name = $1 and node = $2

@@ -240,6 +240,14 @@ class Delivery:
         if one is not None and one.state is State.WAITING:
             self._turns.make_ready(one)
 
+    def passed(self, number: int, upto: int) -> list[Effect]:
+        """While it waits somebody else has looked: of what is below `upto` nothing is for it."""
+        one = self.feeds.get(number)
+        if one is None or one.state is not State.WAITING or upto <= one.feed.next:
+            return []
+        one.feed.looked_at(one.feed.next, upto, [])
+        return [FeedMoved(one.feed)]
+
     def unread(self, number: int) -> None:
         """What was asked for cannot be read now: it is asked for again."""
         one = self.feeds.get(number)

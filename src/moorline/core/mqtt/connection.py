@@ -153,6 +153,10 @@ class Connection:
         return self._wishes.topic_alias_max or 0
 
     @property
+    def is_bridge(self) -> bool:
+        return self._connect is not None and self._connect.is_bridge
+
+    @property
     def has_problem_information(self) -> bool:
         """Whether it wants reason strings and user properties in all answers."""
         return self._wishes.request_problem_information != 0

@@ -6,6 +6,7 @@ answered when it is durable, and what depends on it is said only then:
     Authenticate       Connection.auth_continues, auth_accepted or auth_refused
     OpenSession        Connection.accepted or refused
     StorePublishes     Inbound.stored, or refused for what was not let in at all
+    KeepReceived       Inbound.marked
     ForgetReceived     Inbound.forgotten
     KeepSent           Outbound.kept
     KeepReleased       Outbound.kept
@@ -119,6 +120,13 @@ class Incoming(msgspec.Struct, frozen=True, gc=False):
 
 class StorePublishes(Effect, frozen=True):
     incoming: list[Incoming]
+
+
+class KeepReceived(Effect, frozen=True):
+    """The messages of these packet ids of qos 2 are stored; PUBREC is said when that is known wherever the
+    session may go on."""
+
+    packet_ids: list[int]
 
 
 class ForgetReceived(Effect, frozen=True):

@@ -2,10 +2,12 @@
 
     PUBLISH of qos 1   STORING ──stored──► PUBACK
     PUBLISH of qos 2   STORING ──stored──► RECEIVED, PUBREC ──PUBREL──► FORGETTING ──forgotten──► PUBCOMP
+                       with `marks`: STORING ──stored──► MARKING ──marked──► RECEIVED, PUBREC
 
 Answers go in the order in which the publishes came (MQTT 5, 4.6), whichever is stored first. An id of qos 2
 is known from its first PUBLISH until it is forgotten durably: what comes with it meanwhile is the same
-message.
+message. Where another node may go on with the session, that the message is stored is kept too before PUBREC
+leaves (`marks`): only this node's streams know the sequence.
 
 Invariants, looked at by `check`:
 
@@ -14,7 +16,7 @@ Invariants, looked at by `check`:
     I3  no more is out than the client was told
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
 
 from moorline.core.effects import Effect
@@ -22,6 +24,7 @@ from moorline.core.mqtt.effects import (
     Ack,
     ForgetReceived,
     Incoming,
+    KeepReceived,
     SayAcks,
     StorePublishes,
 )
@@ -33,6 +36,8 @@ class _State(Enum):
     KEPT = "kept"
     """Known from before a restart: whether it was stored, its sequence says to the stream."""
     STORING = "storing"
+    MARKING = "marking"
+    """It is stored, and that is being kept."""
     RECEIVED = "received"
     FAILING = "failing"
     """It could not be stored; the client is told when the id is forgotten."""
@@ -49,7 +54,7 @@ class _Exchange:
         self.state = state
         self.number = 0
         """Of the try that is under way."""
-        self.is_kept = state is _State.KEPT
+        self.is_kept = state is not _State.STORING
         self.is_asked = False
         """PUBREL came on this connection. One of the last comes again, and is answered then: an answer before
         would free the packet id, and the one behind it would be taken for that of another message."""
@@ -71,10 +76,20 @@ class _Waiting:
 class Inbound:
     """Of one session; it outlives its connections."""
 
-    def __init__(self, kept: Mapping[int, int] | None = None, sequence: int = 0) -> None:
-        """`kept` is packet id to sequence of what was not finished, `sequence` the highest ever kept."""
+    def __init__(
+        self,
+        kept: Mapping[int, int] | None = None,
+        sequence: int = 0,
+        stored: Collection[int] = (),
+        *,
+        marks: bool = False,
+    ) -> None:
+        """`kept` is packet id to sequence of what was not finished, `sequence` the highest ever kept, and
+        `stored` those ids whose messages certainly are."""
+        self._marks = marks
         self._exchanges = {
-            packet_id: _Exchange(number, _State.KEPT) for packet_id, number in (kept or {}).items()
+            packet_id: _Exchange(number, _State.RECEIVED if packet_id in stored else _State.KEPT)
+            for packet_id, number in (kept or {}).items()
         }
         self._sequence = max([sequence, *(kept or {}).values()])
         self._number = 0
@@ -198,35 +213,57 @@ class Inbound:
 
     def _settle(self, results: Iterable[tuple[int, ReasonCode]], is_kept: bool) -> list[Effect]:
         forget: list[int] = []
+        mark: list[int] = []
         for number, reason in results:
             waiting = self._waiting.get(number)
             if waiting is not None and waiting.qos == 1:
                 waiting.answer = Puback(waiting.packet_id, reason)
                 continue
             packet_id = self._storing.pop(number, 0)
-            if packet_id and self._settle_exchange(packet_id, reason, is_kept, waiting):
+            if not packet_id:
+                continue
+            state = self._settle_exchange(packet_id, reason, is_kept, waiting)
+            if state is _State.FAILING:
                 forget.append(packet_id)
+            elif state is _State.MARKING:
+                mark.append(packet_id)
         effects: list[Effect] = [ForgetReceived(forget)] if forget else []
+        if mark:
+            effects.append(KeepReceived(mark))
         return effects + self._effects([], self._answered())
 
     def _settle_exchange(
         self, packet_id: int, reason: ReasonCode, is_kept: bool, waiting: _Waiting | None
-    ) -> bool:
-        """Returns whether it is to be forgotten before it is answered."""
+    ) -> _State:
+        """What is to be written before it is answered: FAILING, MARKING, or any other for nothing."""
         exchange = self._exchanges[packet_id]
         assert exchange.state is _State.STORING, f"{packet_id} is {exchange.state.value}"
         if reason.is_failure and (is_kept or exchange.is_kept):
             # The client uses the id for another message as soon as it knows, and that must not find the
             # sequence of this one.
             exchange.state, exchange.reason = _State.FAILING, reason
-            return True
+            return exchange.state
         if reason.is_failure:
             del self._exchanges[packet_id]
         else:
-            exchange.state, exchange.is_kept = _State.RECEIVED, True
-        if waiting is not None:
+            exchange.state = _State.MARKING if self._marks else _State.RECEIVED
+            exchange.is_kept = True
+        if waiting is not None and exchange.state is not _State.MARKING:
             waiting.answer = Pubrec(packet_id, reason)
-        return False
+        return exchange.state
+
+    def marked(self, packet_ids: Iterable[int]) -> list[Effect]:
+        """That these are stored is known wherever the session goes on."""
+        for packet_id in packet_ids:
+            exchange = self._exchanges.get(packet_id)
+            if exchange is None or exchange.state is not _State.MARKING:
+                continue
+            exchange.state = _State.RECEIVED
+            # By its present number: a client that has come back may have said it again.
+            waiting = self._waiting.get(exchange.number)
+            if waiting is not None:
+                waiting.answer = Pubrec(packet_id)
+        return self._effects([], self._answered())
 
     # --- the second half of qos 2 -------------------------------------------------------------------
 
@@ -306,6 +343,11 @@ class Inbound:
     def kept(self) -> dict[int, int]:
         """Packet id to sequence of what is not finished, as a restart takes it."""
         return {packet_id: one.sequence for packet_id, one in self._exchanges.items()}
+
+    def stored_ids(self) -> list[int]:
+        """Those of them whose messages are stored, wherever that was."""
+        stored = (_State.MARKING, _State.RECEIVED, _State.FORGETTING)
+        return [packet_id for packet_id, one in self._exchanges.items() if one.state in stored]
 
     @property
     def sequence(self) -> int:

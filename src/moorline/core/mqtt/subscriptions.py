@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from moorline.core.filter_tree import FilterTree
 from moorline.core.mqtt.packets import Subscription
 from moorline.core.topic import matches
 from moorline.limits import MQTT_GRANTS_KNOWN_MAX
@@ -34,24 +35,14 @@ class _One(msgspec.Struct, frozen=True):
     identifier: int | None
 
 
-class _Branch:
-    """One level of the filters; `+` and `#` are levels like others."""
-
-    __slots__ = ("below", "one")
-
-    def __init__(self) -> None:
-        self.below: dict[str, _Branch] = {}
-        self.one: _One | None = None
-
-
 class Subscriptions:
     """Private ones; shared subscriptions are groups, and each has its own copy."""
 
-    __slots__ = ("_by_filter", "_known", "_local", "_root")
+    __slots__ = ("_by_filter", "_known", "_local", "_tree")
 
     def __init__(self) -> None:
         self._by_filter: dict[str, _One] = {}
-        self._root = _Branch()
+        self._tree: FilterTree[_One] = FilterTree()
         self._known: dict[str, Granted | None] = {}
         self._local: dict[str, Granted | None] = {}
 
@@ -69,25 +60,15 @@ class Subscriptions:
         """True if there was none of that filter: one that was there is replaced."""
         text = subscription.filter
         is_new = text not in self._by_filter
-        branch = self._root
-        for level in text.split("/"):
-            branch = branch.below.setdefault(level, _Branch())
-        self._by_filter[text] = branch.one = _One(subscription, identifier)
+        one = self._by_filter[text] = _One(subscription, identifier)
+        self._tree.put(text, one)
         self._forget()
         return is_new
 
     def remove(self, filter_text: str) -> bool:
         if self._by_filter.pop(filter_text, None) is None:
             return False
-        path = [self._root]
-        levels = filter_text.split("/")
-        for level in levels:
-            path.append(path[-1].below[level])
-        path[-1].one = None
-        # From the leaf up: what leads nowhere goes.
-        for parent, level, branch in zip(path[-2::-1], levels[::-1], path[:0:-1], strict=True):
-            if branch.one is None and not branch.below:
-                del parent.below[level]
+        self._tree.remove(filter_text)
         self._forget()
         return True
 
@@ -105,7 +86,7 @@ class Subscriptions:
         return found
 
     def _granted(self, topic: str, is_own: bool) -> Granted | None:
-        found = self._matching(topic)
+        found = self._tree.matching(topic)
         if is_own:
             found = [one for one in found if not one.subscription.no_local]
         return _granted_by(found)
@@ -113,30 +94,8 @@ class Subscriptions:
     def granted_without(self, topic: str, is_left_out: Callable[[str], bool]) -> Granted | None:
         """By those alone whose filter is not left out; nothing of it is remembered."""
         return _granted_by(
-            [one for one in self._matching(topic) if not is_left_out(one.subscription.filter)]
+            [one for one in self._tree.matching(topic) if not is_left_out(one.subscription.filter)]
         )
-
-    def _matching(self, topic: str) -> list[_One]:
-        levels = topic.split("/")
-        found: list[_One] = []
-        # No recursion: a topic may have hundreds of levels.
-        stack = [(0, self._root)]
-        while stack:
-            depth, branch = stack.pop()
-            # 4.7.2: a wildcard at the beginning does not take `$…`.
-            is_hidden = not depth and topic.startswith("$")
-            rest = branch.below.get("#")
-            if rest is not None and rest.one is not None and not is_hidden:
-                found.append(rest.one)
-            if depth == len(levels):
-                if branch.one is not None:
-                    found.append(branch.one)
-                continue
-            for level in (levels[depth],) if is_hidden else (levels[depth], "+"):
-                below = branch.below.get(level)
-                if below is not None:
-                    stack.append((depth + 1, below))
-        return found
 
     def _forget(self) -> None:
         self._known.clear()
@@ -144,13 +103,8 @@ class Subscriptions:
 
     def check(self) -> None:
         """Asserts the invariants."""
-        found = {}
-        stack = [("", self._root)]
-        while stack:
-            text, branch = stack.pop()
-            if branch.one is not None:
-                found[text[1:]] = branch.one
-            stack += [(f"{text}/{level}", below) for level, below in branch.below.items()]
+        self._tree.check()
+        found = dict(self._tree.items())
         assert found == self._by_filter, f"B1: {found.keys()} are not {self._by_filter.keys()}"
         for topic, granted in self._known.items():
             count = sum(matches(text, topic) for text in self._by_filter)
