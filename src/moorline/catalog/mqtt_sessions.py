@@ -27,6 +27,7 @@ WILL_KEEP = statement("mqtt_will_keep")
 WILL_END = statement("mqtt_will_end")
 WILL_FORGET = statement("mqtt_will_forget")
 WILL_CLAIM = statement("mqtt_will_claim")
+WILL_WAIT = statement("mqtt_will_wait")
 WILL_TAKE_BACK = statement("mqtt_will_take_back")
 WILL_TAKE_DUE = statement("mqtt_will_take_due")
 WILL_PUBLISHED = statement("mqtt_will_published")
@@ -96,14 +97,16 @@ class MqttSessions:
 
     # --- wills ------------------------------------------------------------------------------------
 
-    async def keep_will(
-        self, node: str, kept: KeptWill, delay_s: int, due_in_ms: int | None
-    ) -> None:
-        """`due_in_ms` is None while its client is connected."""
+    async def keep_will(self, node: str, kept: KeptWill, delay_s: int) -> None:
+        """Of a client that is connected to that node now."""
         name, principal, proof, is_local, will = kept
         await self._catalog.execute(
-            WILL_KEEP, name, node, principal, proof, is_local, will, delay_s, due_in_ms
+            WILL_KEEP, name, node, principal, proof, is_local, will, delay_s
         )
+
+    async def wait_with_will(self, name: str, node: str, due_in_ms: int) -> None:
+        """One that is that node's is due then."""
+        await self._catalog.execute(WILL_WAIT, name, node, due_in_ms)
 
     async def forget_will(self, name: str, node: str) -> None:
         """One that is that node's."""

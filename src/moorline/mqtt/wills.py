@@ -175,18 +175,14 @@ class Wills:
     async def keep(self, life: Life, name: str, will: Will, due_ms: int | None) -> None:
         if not life.is_kept or life.testator is None:
             return
-        who = life.testator
-        kept = KeptWill(
-            name,
-            who.rights.principal,
-            who.rights.proof.value,
-            who.rights.is_local,
-            _encode(will),
-        )
+        sessions, home = self._broker.mqtt_sessions, self._broker.home
+        if due_ms is not None:
+            await sessions.wait_with_will(name, home, max(0, due_ms - wall_ms()))
+            return
+        rights = life.testator.rights
+        kept = KeptWill(name, rights.principal, rights.proof.value, rights.is_local, _encode(will))
         # As the session's end it is due where its node cannot say so any more.
-        delay_s = min(will.properties.will_delay_s or 0, life.expiry_s)
-        due_in_ms = None if due_ms is None else max(0, due_ms - wall_ms())
-        await self._broker.mqtt_sessions.keep_will(self._broker.home, kept, delay_s, due_in_ms)
+        await sessions.keep_will(home, kept, min(will.properties.will_delay_s or 0, life.expiry_s))
 
     async def forget(self, life: Life, name: str) -> None:
         if not life.is_kept or self._late.get(name):

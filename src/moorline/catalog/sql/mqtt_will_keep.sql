@@ -1,5 +1,5 @@
-insert into moorline.mqtt_will as kept (name, node, principal, proof, is_local, will, delay_s, due_at)
-values ($1, $2, $3, $4, $5, $6, $7, clock_timestamp() + $8 * interval '1 millisecond')
+insert into moorline.mqtt_will as kept (name, node, principal, proof, is_local, will, delay_s)
+values ($1, $2, $3, $4, $5, $6, $7)
 on conflict (name) do update set
     node = excluded.node,
     principal = excluded.principal,
@@ -7,4 +7,4 @@ on conflict (name) do update set
     is_local = excluded.is_local,
     will = excluded.will,
     delay_s = excluded.delay_s,
-    due_at = excluded.due_at
+    due_at = null
