@@ -6,8 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from moorline.client.associations import VERSION as LIST_VERSION
 from moorline.client.associations import Associations
+from moorline.client.list_schema import VERSION as LIST_VERSION
 from moorline.errors import FolderUnusable, FormatTooNew
 from moorline.node.data_format import BEFORE, NAME, NEWEST, check_format, text_of_format
 from moorline.node.folder import held, note_format

@@ -14,7 +14,7 @@ from moorline.wire.service import PartFacts
 from moorline.wire.service_operator import ServiceDescribed
 
 if TYPE_CHECKING:
-    from moorline.client.associations import ListCheck
+    from moorline.client.list_check import ListCheck
 
 Row = dict[str, Any]
 

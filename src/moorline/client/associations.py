@@ -3,14 +3,7 @@
 The queues are in parts, by the home that has each; a home is its number, and no number is the home of
 queues of which nobody has said it yet. Count and hash of a part are changed in the same transaction as
 the list: after any crash the digest is that of the list. Membership decides before XOR does: adding twice
-changes nothing.
-
-    association   the queues, with the halves of their hashes and their homes
-    digest        count and hash of each part
-    home          what a home was called, and the id of the node that had it
-    doubt         the parts that have failed their check and were not proven since
-    set_aside     what left the list without being dissociated by its user: refused by its node, or damaged;
-                  and whether a report has told so
+changes nothing. Its tables are in `client/list_schema.py`; what a check found is a `client/list_check.py`.
 """
 
 import contextlib
@@ -19,52 +12,16 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-import msgspec
 import numpy as np
 
+from moorline.client.list_check import ListCheck, PartCheck
+from moorline.client.list_schema import bring_up_to_date, transaction
 from moorline.core.sets.digest import Digest
 from moorline.core.sets.hashing import hash_ids, misfits
 from moorline.core.sets.id_set import IdSet
 from moorline.core.sets.sketch import Words
-from moorline.errors import FolderUnusable, FormatTooNew
+from moorline.errors import FolderUnusable
 from moorline.ids import ID_BYTES
-
-SCHEMA = """
-create table if not exists association (
-    queue blob primary key, high integer not null, low integer not null, home blob not null default x''
-) without rowid;
-create table if not exists digest (
-    home blob primary key, count integer not null, high integer not null, low integer not null
-);
-create table if not exists home (number blob primary key, node blob not null, name text not null);
-create table if not exists doubt (home blob primary key);
-create table if not exists set_aside (
-    queue blob not null, high integer not null, low integer not null,
-    why text not null, time_s integer not null, is_told integer not null
-);
-"""
-
-VERSION = 1
-"""The file's `user_version`: docs/formats.md. Files from before it have 0, and are known by their columns."""
-
-OF_BEFORE = """
-alter table association add column home blob not null default x'';
-alter table digest rename to digest_of_before;
-create table digest (
-    home blob primary key, count integer not null, high integer not null, low integer not null
-);
-insert into digest select x'', count, high, low from digest_of_before;
-drop table digest_of_before;
-alter table home rename to home_of_before;
-create table home (number blob primary key, node blob not null, name text not null);
-insert into home select x'', node, name from home_of_before;
-drop table home_of_before;
-alter table doubt rename to doubt_of_before;
-create table doubt (home blob primary key);
-insert into doubt select x'' from doubt_of_before;
-drop table doubt_of_before;
-"""
-"""A list that was of one node becomes one part, of the home that its node will say."""
 
 UNSAID = b""
 """The home of queues of which nobody has said it."""
@@ -81,76 +38,6 @@ PUT_DIGEST = "insert or replace into digest (home, count, high, low) values (?, 
 _BATCH = 10_000
 
 
-class PartCheck(msgspec.Struct, frozen=True):
-    """A part against its own ids, hashed anew."""
-
-    own: IdSet
-    is_digest_right: bool
-    is_doubtful: bool
-    node: bytes = b""
-    """The id of the node that had the home when it was last heard of."""
-    name: str = ""
-    """What the home was called."""
-
-    @property
-    def is_empty(self) -> bool:
-        """Nothing is in it, and nothing says that something was."""
-        return not len(self.own) and self.is_digest_right and not self.is_doubtful
-
-
-NO_PART = PartCheck(IdSet.empty(), is_digest_right=True, is_doubtful=False)
-
-
-class ListCheck(msgspec.Struct, frozen=True):
-    """A list against its own ids, hashed anew: the set of these, and what is stored that is not true."""
-
-    parts: dict[bytes, PartCheck]
-    """By the numbers of homes; also of such as have nothing any more."""
-    wrong_hashes: int
-    set_aside: int
-    """Rows that are kept beside the list: refused by the node, or damaged."""
-
-    @property
-    def own(self) -> IdSet:
-        return joined(part.own for part in self.parts.values())
-
-    @property
-    def is_digest_right(self) -> bool:
-        return all(part.is_digest_right for part in self.parts.values())
-
-    @property
-    def is_doubtful(self) -> bool:
-        return any(part.is_doubtful for part in self.parts.values())
-
-    @property
-    def is_empty(self) -> bool:
-        return all(part.is_empty for part in self.parts.values())
-
-    def part(self, *homes: bytes) -> PartCheck:
-        """Of one home; or of several, which are one part from now on."""
-        found = [self.parts[home] for home in homes if home in self.parts]
-        if not found:
-            return NO_PART
-        return PartCheck(
-            joined(part.own for part in found),
-            all(part.is_digest_right for part in found),
-            any(part.is_doubtful for part in found),
-            found[0].node,
-            found[0].name,
-        )
-
-
-def joined(sets: Iterable[IdSet]) -> IdSet:
-    pieces = [(one.high, one.low) for one in sets]
-    if len(pieces) == 1:
-        return IdSet(*pieces[0])
-    highs, lows = zip(*pieces, strict=True) if pieces else ((), ())
-    return IdSet(
-        np.concatenate([np.empty(0, np.uint64), *highs]),
-        np.concatenate([np.empty(0, np.uint64), *lows]),
-    )
-
-
 class Associations:
     """The list. One process at a time; calls are short, bulk ones belong in a thread (client.list_thread)."""
 
@@ -162,13 +49,7 @@ class Associations:
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         try:
             with self._using() as db:
-                known = _check_version(db, path)
-                db.execute("pragma journal_mode = wal")
-                db.execute("pragma synchronous = full")
-                _upgrade(db)
-                db.executescript(SCHEMA)
-                if known != VERSION:
-                    db.execute(f"pragma user_version = {VERSION}")
+                bring_up_to_date(db, path)
         except BaseException:
             self.close()
             raise
@@ -196,7 +77,7 @@ class Associations:
 
     def checked(self) -> ListCheck:
         """Reads all of the list at one moment, whoever else may change it; changes nothing."""
-        with self._using() as db, _transaction(db, "deferred"):
+        with self._using() as db, transaction(db, "deferred"):
             hashes, wrong = self._read(db)
             kept = {row[0]: row[1:] for row in db.execute("select * from digest")}
             doubts = {row[0] for row in db.execute("select home from doubt")}
@@ -215,7 +96,7 @@ class Associations:
 
         A row whose hash is not that of its id is set aside as it was. Its id stays, if it can be one.
         """
-        with self._using() as db, _transaction(db):
+        with self._using() as db, transaction(db):
             _, wrong = self._read(db)
             doubts = {row[3] for row in wrong}
             for row in wrong:
@@ -240,7 +121,7 @@ class Associations:
 
         Whoever dies between a refusal and the agreement has read no report.
         """
-        with self._using() as db, _transaction(db):
+        with self._using() as db, transaction(db):
             lost = [row[0] for row in db.execute(UNTOLD)]
             db.execute("update set_aside set is_told = 1 where not is_told")
             db.executemany("delete from doubt where home = ?", [(home,) for home in homes])
@@ -254,7 +135,7 @@ class Associations:
     def move(self, home: bytes, queues: Sequence[bytes]) -> None:
         """These queues are of that home, wherever they were taken to be before."""
         for start in range(0, len(queues), _BATCH):
-            with self._using() as db, _transaction(db):
+            with self._using() as db, transaction(db):
                 for queue in queues[start : start + _BATCH]:
                     row = db.execute(
                         "select home, high, low from association where queue = ?", (queue,)
@@ -266,7 +147,7 @@ class Associations:
 
     def merge(self, old: bytes, home: bytes) -> None:
         """All of one part is of that home, doubts included: its node has said so."""
-        with self._using() as db, _transaction(db):
+        with self._using() as db, transaction(db):
             kept = dict(_kept_rows(db))
             one, two = kept.pop(old, (0, 0, 0)), kept.get(home, (0, 0, 0))
             db.execute("update association set home = ? where home = ?", (home, old))
@@ -288,7 +169,7 @@ class Associations:
             some = refused[start : start + _BATCH]
             queues = [queue for queue, _ in some]
             halves = hash_ids(queues).view(np.int64).tolist()
-            with self._using() as db, _transaction(db):
+            with self._using() as db, transaction(db):
                 for (queue, code), pair in zip(some, halves, strict=True):
                     db.execute(SET_ASIDE, (queue, *pair, code))
                 _remove_batch(db, queues)
@@ -379,7 +260,7 @@ class Associations:
         changed = 0
         for start in range(0, len(queues), _BATCH):
             some = queues[start : start + _BATCH]
-            with self._using() as db, _transaction(db):
+            with self._using() as db, transaction(db):
                 changed += change(db, some)
         return changed
 
@@ -397,39 +278,6 @@ class Associations:
             raise FolderUnusable(
                 f"{self.path} cannot be used as the list of a service: {error}"
             ) from error
-
-
-@contextlib.contextmanager
-def _transaction(db: sqlite3.Connection, kind: str = "immediate") -> Iterator[None]:
-    db.execute(f"begin {kind}")
-    try:
-        yield
-        db.execute("commit")
-    except BaseException:
-        # A full disk has ended it already.
-        if db.in_transaction:
-            db.execute("rollback")
-        raise
-
-
-def _check_version(db: sqlite3.Connection, path: Path | str) -> int:
-    (version,) = db.execute("pragma user_version").fetchone()
-    if version > VERSION:
-        raise FormatTooNew(
-            f"{path} was written by a newer Moorline (format {version}, this one knows up to {VERSION}): use "
-            "that one. Nothing was changed"
-        )
-    return int(version)
-
-
-def _upgrade(db: sqlite3.Connection) -> None:
-    columns = {row[1] for row in db.execute("pragma table_info(digest)")}
-    if "one" not in columns:
-        return
-    # One transaction: whoever dies in it has the list of before.
-    with _transaction(db):
-        for statement in filter(str.strip, OF_BEFORE.split(";")):
-            db.execute(statement)
 
 
 def _add_batch(db: sqlite3.Connection, queues: Sequence[bytes], home: bytes) -> int:

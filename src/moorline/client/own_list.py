@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from moorline.client.associations import UNSAID, Associations, ListCheck
+from moorline.client.associations import UNSAID, Associations
+from moorline.client.list_check import ListCheck
 from moorline.client.list_thread import ListThread
 from moorline.core.sets.digest import Digest
 from moorline.core.sets.id_set import IdSet

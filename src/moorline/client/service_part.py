@@ -14,7 +14,7 @@ import random
 from collections.abc import Awaitable, Callable
 from enum import Enum
 
-from moorline.client.associations import ListCheck
+from moorline.client.list_check import ListCheck
 from moorline.client.own_list import Home, OwnList
 from moorline.client.service_exchange import Asking, Report, ServiceExchange
 from moorline.client.service_repair import Seen, ServiceRepair, unseen

@@ -8,7 +8,7 @@ less often, until it is proven or has nothing of the service any more.
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 
-from moorline.client.associations import ListCheck
+from moorline.client.list_check import ListCheck
 from moorline.client.own_list import Home, OwnList
 from moorline.client.service_exchange import Asking, Report, ServiceExchange
 from moorline.client.service_part import Connect, PartState, ServicePart, is_away, keep_trying

@@ -7,7 +7,7 @@ What is asked next, and after how many tries it is `Drifting`, is decided in `co
 
 from collections.abc import Callable, Sequence
 
-from moorline.client.associations import ListCheck
+from moorline.client.list_check import ListCheck
 from moorline.client.list_thread import ListThread
 from moorline.client.own_list import OwnPart, Refusal, can_be_id
 from moorline.client.service_exchange import Report, ServiceExchange
