@@ -395,9 +395,6 @@ CHECKPOINT_QUEUE_BYTES = 12 * KIB
 CHECKPOINT_SPARE_BYTES = 256 * KIB
 """Room that a checkpoint leaves to others on the disk: the log takes acknowledgements meanwhile."""
 
-PENDING_COUNTED_MAX = 100_000
-"""Messages whose sizes are added up to know what a checkpoint needs: some 20 ms. Of more, the log's size."""
-
 # --- access ---------------------------------------------------------------------------------------
 
 PRINCIPAL_CHARACTERS_MAX = 255

@@ -48,13 +48,17 @@ def test_what_is_told_has_a_bound() -> None:
 async def test_a_full_disk_is_a_problem_until_there_is_room(tmp_path: Path) -> None:
     filling = FillsDisk()
     free = DISK_FREE_BYTES_MIN - 1
-    watch = DiskWatch(FileDisk(tmp_path), "queues", filling, lambda _: free < DISK_FREE_BYTES_MIN)
-    watch.look()
+
+    async def lacks_room(_: int) -> bool:
+        return free < DISK_FREE_BYTES_MIN
+
+    watch = DiskWatch(FileDisk(tmp_path), "queues", filling, lacks_room)
+    await watch.look()
     assert "messages are refused" in full_disk("queues", filling)
     waiting = asyncio.create_task(filling.has_room_within(60_000))
     assert not await filling.has_room_within(1)
     free = DISK_FREE_BYTES_MIN
-    watch.look()
+    await watch.look()
     assert full_disk("queues", filling) == ""
     assert await waiting, "whoever waits is woken"
 
@@ -67,9 +71,9 @@ async def test_a_disk_that_cannot_be_looked_at_is_said_once_and_told(
     (tmp_path / "gone").rmdir()
     with caplog.at_level(logging.ERROR):
         for _ in range(3):
-            watch.look()
+            await watch.look()
     assert "cannot be looked at" in filling.disk_problem
     assert len(caplog.records) == 1
     (tmp_path / "gone").mkdir()
-    watch.look()
+    await watch.look()
     assert filling.disk_problem == ""

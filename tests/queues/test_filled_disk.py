@@ -95,7 +95,7 @@ async def test_a_checkpoint_goes_on_wherever_the_disk_was_filled(meanwhile: str)
             if is_stuck:
                 waited += 1
                 watch = DiskWatch(disk, "queues", broker, broker.checkpoints.look_for_room)
-                watch.look()
+                await watch.look()
                 assert broker.is_disk_full
                 if meanwhile == "a reader":
                     for queue in (queues[0], queues[4]):
@@ -114,7 +114,7 @@ async def test_a_checkpoint_goes_on_wherever_the_disk_was_filled(meanwhile: str)
                     async with asyncio.timeout(WITHIN_S):
                         await task
                         await committed(broker)
-                    watch.look()
+                    await watch.look()
                     assert not broker.is_disk_full
                     assert not broker.commits.failed.done()
                     assert [len(one or ()) for one in contents(store, queues)] == before
@@ -146,13 +146,13 @@ async def test_a_batch_that_finds_no_room_is_stored_when_there_is_some() -> None
             while not broker.commits.lacks_room:
                 await asyncio.sleep(0.001)
         watch = DiskWatch(disk, "queues", broker, broker.checkpoints.look_for_room)
-        watch.look()
+        await watch.look()
         assert broker.is_disk_full
         assert not durable.done()
         disk.capacity_bytes = None
         async with asyncio.timeout(WITHIN_S):
             await durable
-        watch.look()
+        await watch.look()
         assert not broker.is_disk_full
     disk.crash(random.Random(1), "all")
     store = Store(disk, options(SETTINGS), wall_ms)

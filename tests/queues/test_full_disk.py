@@ -15,12 +15,13 @@ from moorline.config.settings import Queues as Settings
 from moorline.core.queue.queue import Queue
 from moorline.errors import NodeDiskFull
 from moorline.journal.disk_watch import DiskWatch
-from moorline.journal.queues.checkpoint import wanted_bytes
+from moorline.journal.queues.checkpoint import wanted
 from moorline.journal.queues.store import Store
 from moorline.limits import CHECKPOINT_SPARE_BYTES, KIB, MIB
 from moorline.net.clock import wall_ms
 from moorline.net.listener import Admission, Listeners
 from moorline.net.native import NativeProtocol
+from moorline.net.slices import done
 from moorline.node.queues import options
 from moorline.queues.commands import QueueBroker
 from moorline.testing import MemoryDisk
@@ -75,7 +76,7 @@ async def test_a_checkpoint_without_room_waits_and_loses_nothing() -> None:
         queue = await filled(broker, 40)
         leave_free(disk, CHECKPOINT_SPARE_BYTES + 100 * KIB)
         watch = DiskWatch(disk, "queues", broker, broker.checkpoints.look_for_room)
-        watch.look()
+        await watch.look()
         assert broker.is_disk_full
         assert broker.checkpoints.lacks_room
         with pytest.raises(NodeDiskFull, match="checkpoint"):
@@ -88,10 +89,10 @@ async def test_a_checkpoint_without_room_waits_and_loses_nothing() -> None:
         assert found is not None
         assert found.size == 40
         watch = DiskWatch(disk, "queues", broker, broker.checkpoints.look_for_room)
-        watch.look()
+        await watch.look()
         assert broker.is_disk_full, "known before anybody is served"
         await drained(broker, found)
-        watch.look()
+        await watch.look()
         assert not broker.checkpoints.lacks_room
         await until(lambda: broker.checkpoints.count == 1)
         assert broker.store.log.size_bytes == 0
@@ -116,12 +117,12 @@ async def test_what_a_checkpoint_wants_is_never_less_than_it_takes() -> None:
                 assert head is not None
                 broker.store.acknowledge(queue, head.lsn)
             await committed(broker)
-            wanted = wanted_bytes(broker.store, 0)
-            assert wanted <= wanted_bytes(broker.store, 1 << 40)
+            needed = done(wanted(broker.store, 0))
+            assert needed <= done(wanted(broker.store, 1 << 40))
             assert (
-                wanted - CHECKPOINT_SPARE_BYTES < (41 - acknowledged) * (16 * KIB + 512) + 13 * KIB
+                needed - CHECKPOINT_SPARE_BYTES < (41 - acknowledged) * (16 * KIB + 512) + 13 * KIB
             )
-            leave_free(disk, wanted)
+            leave_free(disk, needed)
             await broker.checkpoints.checkpoint_anew()
             assert not broker.commits.failed.done()
             assert broker.store.log.size_bytes == 0
@@ -136,7 +137,7 @@ async def test_clients_do_not_wait_for_a_checkpoint_that_has_no_room() -> None:
         queues = [await filled(broker, 100), await filled(broker, 60)]
         store = broker.store
         assert (broker.checkpoints.count, store.log.size_bytes) > (0, SETTINGS.log_bytes_max)
-        assert broker.checkpoints.look_for_room(disk.free_bytes(""))
+        assert await broker.checkpoints.look_for_room(disk.free_bytes(""))
         assert broker.checkpoints.lacks_room
         async with served(broker) as address, connect(address, reconnect=False) as moor:
             # Whoever is held is not read from: neither of these would be answered.
@@ -145,7 +146,7 @@ async def test_clients_do_not_wait_for_a_checkpoint_that_has_no_room() -> None:
                     found = moor.queue(queue.id)
                     while (head := await found.get()) is not None:
                         await head.ack()
-        broker.checkpoints.look_for_room(disk.free_bytes(""))
+        await broker.checkpoints.look_for_room(disk.free_bytes(""))
         await until(lambda: broker.checkpoints.count == 1)
         assert store.log.size_bytes == 0
 

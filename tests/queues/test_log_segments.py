@@ -59,7 +59,7 @@ async def test_what_is_prepared_makes_way_on_a_disk_with_little_room() -> None:
         queue = await filled(broker, COUNT)
         await until(lambda: broker.store.log.ready == 1)
         # Too little for a checkpoint too: one would begin the segment.
-        broker.checkpoints.look_for_room(1_000)
+        await broker.checkpoints.look_for_room(1_000)
         await until(lambda: broker.store.log.ready == 0)
         await until(lambda: prepared(disk) == [])
         assert broker.store.send(queue, b"more", wall_ms())

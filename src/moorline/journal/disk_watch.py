@@ -6,7 +6,7 @@ When messages are refused is decided here for streams; for queues, which need ro
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from moorline.journal.disk import Disk
 from moorline.limits import DISK_FREE_BYTES_MIN, DISK_LOOK_MS
@@ -41,6 +41,10 @@ class FillsDisk:
         return True
 
 
+async def is_below_reserve(free_bytes: int) -> bool:
+    return free_bytes < DISK_FREE_BYTES_MIN
+
+
 class DiskWatch:
     """Looks at one disk for one that fills it. `look` before anything is served, `forever` after it."""
 
@@ -49,36 +53,32 @@ class DiskWatch:
         disk: Disk,
         what: str,
         filling: FillsDisk,
-        lacks_room: Callable[[int], bool] = lambda free_bytes: free_bytes < DISK_FREE_BYTES_MIN,
+        lacks_room: Callable[[int], Awaitable[bool]] = is_below_reserve,
     ) -> None:
+        """`lacks_room` is told how many bytes are free, and says whether messages must be refused. It may
+        take as long as it likes, in slices."""
         self._disk = disk
         self._what = what
         self._filling = filling
         self._lacks_room = lacks_room
 
-    def look(self) -> None:
+    async def look(self) -> None:
         """Says so once each way, also in the log."""
         try:
-            free = self._disk.free_bytes("")
+            # Not on the loop: a disk that hangs must not take it along.
+            free = await asyncio.to_thread(self._disk.free_bytes, "")
         except OSError as error:
             self._cannot_look(error)
             return
-        self._seen(free)
+        self._seen(free, is_full=await self._lacks_room(free))
 
     async def forever(self) -> None:
         while True:
-            try:
-                # Not on the loop: a disk that hangs must not take it along.
-                free = await asyncio.to_thread(self._disk.free_bytes, "")
-            except OSError as error:
-                self._cannot_look(error)
-            else:
-                self._seen(free)
+            await self.look()
             await asyncio.sleep(DISK_LOOK_MS / 1_000)
 
-    def _seen(self, free_bytes: int) -> None:
+    def _seen(self, free_bytes: int, *, is_full: bool) -> None:
         self._filling.disk_problem = ""
-        is_full = self._lacks_room(free_bytes)
         if is_full != self._filling.is_disk_full:
             self._filling.fill_disk(is_full=is_full)
             happens = "messages are refused" if is_full else "messages are taken again"

@@ -80,7 +80,7 @@ async def open_queues(
     broker = QueueBroker(store, settings, clock)
     upkeep = Upkeep(broker)
     room = DiskWatch(disk, "queues", broker, broker.checkpoints.look_for_room)
-    room.look()
+    await room.look()
     tasks = [
         asyncio.create_task(upkeep.expire_forever()),
         asyncio.create_task(room.forever()),

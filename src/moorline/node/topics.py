@@ -182,7 +182,7 @@ async def open_topics(
     await _go_on_behind_readers(store, owner, Groups(catalog))
     topics = Topics(config, catalog, links, store, judge, demands, clock)
     room = DiskWatch(disk, "streams", topics.streams)
-    room.look()
+    await room.look()
     if begun is not None:
         asyncio.get_running_loop().add_reader(begun.fileno(), begun.told)
     tasks = [

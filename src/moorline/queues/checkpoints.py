@@ -27,6 +27,7 @@ from moorline.limits import (
 from moorline.net.clock import monotonic_ms, wall_ms
 from moorline.net.group_commit import GroupCommit
 from moorline.net.session import Session
+from moorline.net.slices import in_slices
 from moorline.net.thread_turns import hold_quick_turns, release_quick_turns
 from moorline.queues.log_segments import LogSegments
 from moorline.queues.paced_senders import PacedSenders
@@ -64,7 +65,6 @@ class Checkpoints:
         self._began_ms = 0
         self._checkpointing: asyncio.Task[None] | None = None
         self._checkpointed_ms = monotonic_ms()
-        self._looked_ms = 0
         self._may_begin = asyncio.Event()
         self._may_begin.set()
         self._is_stuck = False
@@ -92,12 +92,12 @@ class Checkpoints:
         size = self._store.log.size_bytes + self._store.batch.size
         return self._pace.look(size, done, self._began_ms, monotonic_ms())
 
-    def look_for_room(self, free_bytes: int) -> bool:
+    async def look_for_room(self, free_bytes: int) -> bool:
         """Whether messages must be refused: with what a checkpoint takes, the reserve would not be left.
 
         Then a checkpoint is begun, if there is room for one: it frees the log, and what was acknowledged.
         """
-        wanted = checkpoint.wanted_bytes(self._store, free_bytes - DISK_FREE_BYTES_MIN)
+        wanted = await self._wanted(free_bytes - DISK_FREE_BYTES_MIN)
         is_tight = free_bytes < DISK_FREE_BYTES_MIN + wanted
         self._note_room(free_bytes, wanted)
         # Somebody else may have filled the disk: what is under way could not be written.
@@ -109,19 +109,21 @@ class Checkpoints:
 
     def _note_room(self, free_bytes: int, wanted_bytes: int) -> None:
         lacks, self.lacks_room = self.lacks_room, self._is_stuck or free_bytes < wanted_bytes
-        self._looked_ms = monotonic_ms()
         if self.lacks_room and not lacks:
             extra = {"free_bytes": free_bytes, "wanted_bytes": wanted_bytes}
             log.warning("the disk has no room for a checkpoint: it waits", extra=extra)
 
-    def _has_room(self) -> bool:
-        """Whether a checkpoint would find room; asks the disk at most once a second while there is none."""
-        if not self.lacks_room or monotonic_ms() - self._looked_ms >= DISK_LOOK_MS:
+    async def _wanted(self, free_bytes: int) -> int:
+        return await in_slices(checkpoint.wanted(self._store, free_bytes))
+
+    async def _has_room(self) -> bool:
+        """Whether a checkpoint finds room now: asks the disk, if it had none when it was looked at."""
+        if self.lacks_room:
             try:
-                free = self._store.disk.free_bytes("")
+                free = await asyncio.to_thread(self._store.disk.free_bytes, "")
             except OSError:
                 return True  # the checkpoint itself will tell what is wrong with the disk
-            self._note_room(free, checkpoint.wanted_bytes(self._store, free))
+            self._note_room(free, await self._wanted(free))
         return not self.lacks_room
 
     async def checkpoint(self) -> None:
@@ -137,7 +139,7 @@ class Checkpoints:
         """A checkpoint that begins now, with all that has changed so far."""
         if self._checkpointing is not None and not self._is_stuck:
             await asyncio.shield(self._checkpointing)
-        if not self._has_room():
+        if not await self._has_room():
             raise NodeDiskFull("the node's disk has no room for a checkpoint: free some")
         await self.checkpoint()
         if self._commits.failed.done():
@@ -154,7 +156,7 @@ class Checkpoints:
         if not self._commits.failed.done() and self._store.last_batch is None:
             try:
                 async with asyncio.timeout(STOP_CHECKPOINT_MS_MAX / 1_000):
-                    if self._has_room():
+                    if await self._has_room():
                         await self.checkpoint()
             except TimeoutError:
                 log.info("the last checkpoint is left to the next start")
@@ -213,7 +215,7 @@ class Checkpoints:
         late = monotonic_ms() - self._checkpointed_ms > CHECKPOINT_INTERVAL_MS
         # A queue at work is an object; a checkpoint makes those that have come to rest rows again.
         crowded = len(store.unindexed) > QUEUES_UNINDEXED_MAX or len(store.dirty) > QUEUES_DIRTY_MAX
-        if (grown or late or crowded) and self._checkpointing is None and self._has_room():
+        if (grown or late or crowded) and self._checkpointing is None and not self.lacks_room:
             self._begin()
 
     async def _checkpoint(self) -> None:
@@ -265,7 +267,7 @@ class Checkpoints:
                     await self._loop.run_in_executor(self._disk_thread, disk_work)
                 if self._is_stuck:
                     log.warning("the checkpoint goes on")
-                self._is_stuck = False
+                    self._is_stuck = self.lacks_room = False
                 return
             except DiskFull as error:
                 if disk_work == store.disk.sync_all:

@@ -184,9 +184,11 @@ class Queue:
         if self.consumed is None:
             self.consumed = []
         self.consumed.append(lsn)
-        self.weigh(max(0, self.bytes - size) if self.stored else self._pending_bytes())
+        self.weigh(max(0, self.bytes - size) if self.stored else self.pending_bytes)
 
-    def _pending_bytes(self) -> int:
+    @property
+    def pending_bytes(self) -> int:
+        """Of what waits and is not in the files, as records."""
         return sum([len(entry.body) + RECORD_HEAD_BYTES for entry in self.pending or ()])
 
     def weigh(self, size: int) -> None:
@@ -255,7 +257,7 @@ class Queue:
         self.consumed = [self.touched_lsn] * done
         self.stored = file_size - done
         self.cache = None
-        self.weigh(file_bytes + self._pending_bytes())
+        self.weigh(file_bytes + self.pending_bytes)
         # What was acknowledged may be gone from the files already; that is no loss.
         return expected - file_size - max(0, acknowledgements - done)
 

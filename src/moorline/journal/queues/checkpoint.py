@@ -15,7 +15,7 @@ committed.
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ from moorline.journal.queues.files import QueueFiles, Reader
 from moorline.journal.queues.flight import Flight
 from moorline.journal.queues.folder import Damaged, QueueFolder
 from moorline.journal.queues.index import INDEX, INDEX_BEFORE, INDEX_NEXT, ROW, rows_of
-from moorline.journal.queues.record import HEADER_BYTES, encode
+from moorline.journal.queues.record import encode
 from moorline.journal.queues.store import Store
 from moorline.limits import (
     CHECKPOINT_GROUP_QUEUES,
@@ -36,7 +36,6 @@ from moorline.limits import (
     CHECKPOINT_SLICE_MS,
     CHECKPOINT_SPARE_BYTES,
     CHECKPOINT_SYNC_QUEUES,
-    PENDING_COUNTED_MAX,
 )
 
 DiskWork = Callable[[], None]
@@ -61,6 +60,10 @@ class Checkpoint:
         self._monotonic_ms = monotonic_ms
         self._writer = QueueFiles(store.disk, store.options, wall_ms, store.draw, store.mark)
         self._flight: Flight | None = None
+        self._changed: dict[bytes, Queue] = {}
+        """Queues that are still to be flushed."""
+        self._claimed: deque[Queue] = deque()
+        """And those whose turn comes once more."""
         self._rows: list[npt.NDArray[Any]] = []
         self._unsynced = 0
 
@@ -76,14 +79,14 @@ class Checkpoint:
         yield store.begin_segment
         # Every queue with a change in an earlier segment is among these.
         first = store.log.first
-        # Nobody keeps them all: those that are idle at the end would go in one turn, with this generator.
-        queues = deque(store.dirty.values())
-        store.dirty = {}
-        self.queues = len(queues)
+        # Handed over and taken one by one: to copy them all, or to let them go together, is a long turn.
+        self._changed, store.dirty = store.dirty, {}
+        self.queues = len(self._changed)
         # Of a checkpoint before, that somebody cut short.
         store.unindexed |= store.indexing
-        store.indexing, store.unmade = set(), set()
-        yield from self._flush_all(queues)
+        store.deleted |= store.deleting
+        store.indexing, store.unmade, store.deleting = set(), set(), set()
+        yield from self._flush_all()
         if store.options.sync:
             yield store.disk.sync_all
         yield from self._remove_superseded()
@@ -111,11 +114,11 @@ class Checkpoint:
 
     # --- the queues -------------------------------------------------------------------------------
 
-    def _flush_all(self, queues: deque[Queue]) -> Steps:
+    def _flush_all(self) -> Steps:
         store = self._store
         flight = self._flight = Flight(store.files, self._writer, _flush)
-        while queues:
-            yield from self._sliced(self._copy_some(queues, flight), turn)
+        while self._changed or self._claimed:
+            yield from self._sliced(self._copy_some(flight), turn)
             # Of all copies: the first ones may be older, and more than they need is waited for.
             upto = store.next_lsn - 1
             yield None
@@ -127,8 +130,9 @@ class Checkpoint:
             yield from self._sliced(flight.land(), turn)
             landed, claimed = flight.leave()
             self._landed(landed)
-            # Their turn comes again, and again: what is read meanwhile is stored, and that becomes less.
-            queues += claimed
+            # Their turn comes again, and again: what is read meanwhile is stored, and that becomes less. It
+            # comes behind all others: those that are always in use must not keep them from theirs.
+            self._claimed += claimed
             self._unsynced += len(landed)
             if store.options.sync and self._unsynced >= CHECKPOINT_SYNC_QUEUES:
                 self._unsynced = 0
@@ -136,11 +140,11 @@ class Checkpoint:
             yield turn
         self.close()
 
-    def _copy_some(self, queues: deque[Queue], flight: Flight) -> Iterator[None]:
+    def _copy_some(self, flight: Flight) -> Iterator[None]:
         """A group of them; pauses after each."""
         store = self._store
-        for _ in range(min(CHECKPOINT_GROUP_QUEUES, len(queues))):
-            queue = queues.popleft()
+        for _ in range(min(CHECKPOINT_GROUP_QUEUES, len(self._changed) + len(self._claimed))):
+            queue = self._changed.popitem()[1] if self._changed else self._claimed.popleft()
             if store.live.get(queue.id) is queue:  # else it was deleted meanwhile
                 store.dirty.pop(queue.id, None)
                 flight.copy(queue)
@@ -165,18 +169,15 @@ class Checkpoint:
 
     def _write_index(self) -> Steps:
         store = self._store
-        deleted, unmade = set(store.deleted), set(store.unmade)
+        gone = store.begin_index()
         # A deletion that is not committed may never have been: left out of the index, its queue would be gone
         # with all its messages, and the rest of its batch would not.
         upto = store.next_lsn - 1
         while store.committed_lsn < upto:
             yield None
-        fold = Fold(store, self._rows, deleted | unmade)
+        fold = Fold(store, self._rows, gone)
         yield fold.save
-        store.index = fold.index
-        # One that was deleted while the index was written is in it, and must stay deleted.
-        store.deleted = (store.deleted - deleted) | (store.unmade - unmade)
-        store.indexing, store.unmade = set(), set()
+        yield from self._sliced(store.take_index(fold.index), turn)
 
     def _sliced(self, each: Iterable[None], between: DiskWork | None = None) -> Steps:
         """`between` is what is given back between two slices."""
@@ -230,24 +231,24 @@ def _flush(files: QueueFiles, queue: Queue, now_ms: int) -> None:
         files.quarantine(queue, str(error))
 
 
-def wanted_bytes(store: Store, free_bytes: int) -> int:
-    """Room that a checkpoint takes before it gives any back; at most, if that is free, and else exactly."""
+def wanted(store: Store, free_bytes: int) -> Generator[None, None, int]:
+    """Room that a checkpoint takes before it gives any back; at most, if that is free, and else exactly.
+
+    Pauses after each queue that has changed.
+    """
     count = len(store.index) + len(store.unindexed) + len(store.indexing)
     rows = count * ROW.itemsize + CHECKPOINT_SPARE_BYTES
     at_most = rows + store.log.size_bytes + CHECKPOINT_QUEUE_BYTES * len(store.dirty)
     if at_most <= free_bytes:
         return at_most
     # Of what the log holds, most may be acknowledged: only what still waits goes into the files.
-    waiting = [queue.pending for queue in store.dirty.values() if queue.pending]
-    count = sum(map(len, waiting))
-    if count > PENDING_COUNTED_MAX:
-        size = store.log.size_bytes
-    else:
-        # Without a call for each: on a disk that is nearly full it is done every second, on the loop.
-        size = count * HEADER_BYTES + sum(
-            [len(entry.body) for pending in waiting for entry in pending]
-        )
-    return rows + size + CHECKPOINT_QUEUE_BYTES * len(waiting)
+    size = waiting = 0
+    for queue in list(store.dirty.values()):
+        if queue.pending:
+            waiting += 1
+            size += queue.pending_bytes if queue.stored else queue.bytes
+        yield
+    return rows + size + CHECKPOINT_QUEUE_BYTES * waiting
 
 
 def remove_superseded(store: Store, folder: str) -> None:
@@ -314,11 +315,11 @@ def _emptied(many: dict[bytes, list[Entry]]) -> Iterator[None]:
 class Fold:
     """The next index: what changed is at hand, the rest is done by `save` in a thread."""
 
-    def __init__(self, store: Store, rows: list[npt.NDArray[Any]], deleted: set[bytes]) -> None:
+    def __init__(self, store: Store, rows: list[npt.NDArray[Any]], gone: list[set[bytes]]) -> None:
         self.index = store.index
         self._disk = store.disk
         self._rows = rows
-        self._deleted = deleted
+        self._gone = gone
         self._owners = list(store.owners)
         # Not the next one to be given: what is not committed may never have been.
         self._lsn = store.committed_lsn + 1
@@ -326,7 +327,7 @@ class Fold:
     def save(self) -> None:
         """Writes it; the one before is kept for a rebuild, if it was worth anything."""
         rows = _joined(self._rows)
-        index = self.index.with_rows(rows, self._deleted, self._owners, self._lsn)
+        index = self.index.with_rows(rows, chain(*self._gone), self._owners, self._lsn)
         index.save(self._disk, INDEX_NEXT)
         if self._disk.exists(INDEX):
             self._disk.rename(INDEX, INDEX_BEFORE)

@@ -27,7 +27,9 @@ class HomeExceptions:
         self._number = store.options.home
         self._index: Index = store.index
         self._unindexed = [one for one in store.fresh() if home_number(one) != self._number]
-        self._deleted = [one for one in store.deleted if home_number(one) != self._number]
+        self._deleted = [
+            one for one in (*store.deleted, *store.deleting) if home_number(one) != self._number
+        ]
 
     def find(self) -> Ids:
         """Their ids, sorted. Of a million queues in a fraction of a second, and 24 bytes for each found."""

@@ -42,7 +42,7 @@ class LogReplay:
         store.next_lsn = max(store.next_lsn, change.lsn + 1)
         self.count += 1
         if change.kind == Kind.NEW:
-            if store.find(change.queue) is None and change.queue not in store.deleted:
+            if store.find(change.queue) is None and not store.is_deleted(change.queue):
                 store.created(change.queue, change.body, change.number, change.lsn)
             return
         queue = store.find(change.queue) or self._revived(change)
@@ -87,7 +87,7 @@ class LogReplay:
         """A queue that is known only by a message for it, or by what it was set to: its row and its beginning
         are lost."""
         store = self._store
-        if not self.revives or change.kind not in _REVIVING or change.queue in store.deleted:
+        if not self.revives or change.kind not in _REVIVING or store.is_deleted(change.queue):
             return None
         self.revived.append(change.queue)
         # Only a message has a time.

@@ -62,6 +62,9 @@ class Store:
         self.unmade: set[bytes] = set()
         """Those of them that were deleted since."""
         self.deleted: set[bytes] = set()
+        """Queues of the index that were deleted since; those that the index which is being written leaves out
+        are in `deleting`, and not here."""
+        self.deleting: set[bytes] = set()
         self.mending: set[bytes] = set()
         """Queues whose files are in other hands just now: nothing here may touch them."""
         self.log = WriteAheadLog(disk, LOG, sync=options.sync, draw=draw)
@@ -138,11 +141,15 @@ class Store:
     def __len__(self) -> int:
         """How many queues there are."""
         fresh = len(self.unindexed) + len(self.indexing)
-        return len(self.index) + fresh - len(self.deleted)
+        return len(self.index) + fresh - len(self.deleted) - len(self.deleting)
+
+    def is_deleted(self, queue_id: bytes) -> bool:
+        """Whether the index has it although it was deleted."""
+        return queue_id in self.deleted or queue_id in self.deleting
 
     def find(self, queue_id: bytes) -> Queue | None:
         queue = self.live.get(queue_id)
-        if queue is None and queue_id not in self.deleted:
+        if queue is None and not self.is_deleted(queue_id):
             queue = self.index.find(queue_id)
             if queue is not None:
                 self.live[queue_id] = queue
@@ -152,7 +159,7 @@ class Store:
     def glance(self, queue_id: bytes) -> Queue | None:
         """As `find`, to look and not to change: an idle queue stays a row."""
         queue = self.live.get(queue_id)
-        if queue is None and queue_id not in self.deleted:
+        if queue is None and not self.is_deleted(queue_id):
             return self.index.find(queue_id)
         return queue
 
@@ -166,7 +173,7 @@ class Store:
     def lacking(self, queue_ids: list[bytes]) -> int:
         """How many of the queues are not here."""
         idle = [queue_id for queue_id in queue_ids if queue_id not in self.live]
-        there = [queue_id for queue_id in idle if queue_id not in self.deleted]
+        there = [queue_id for queue_id in idle if not self.is_deleted(queue_id)]
         return len(idle) - len(there) + len(self.index.lacking(there))
 
     def page(self, after: bytes, count: int) -> list[bytes]:
@@ -175,7 +182,7 @@ class Store:
         start = after
         while len(ids) < count:
             found = self.index.page(start, count)
-            ids += [queue_id for queue_id in found if queue_id not in self.deleted]
+            ids += [queue_id for queue_id in found if not self.is_deleted(queue_id)]
             if len(found) < count:
                 break
             start = found[-1]
@@ -398,6 +405,27 @@ class Store:
                 del self.live[queue_id]
                 self.files.close_queue(queue)
             yield
+
+    # --- the index of a checkpoint ----------------------------------------------------------------
+
+    def begin_index(self) -> list[set[bytes]]:
+        """What the index that is about to be written leaves out; nothing is added to it any more."""
+        # Handed over and not copied: of very many that would be a turn of the loop that others notice.
+        self.deleting, self.deleted = self.deleted, set()
+        unmade, self.unmade = self.unmade, set()
+        return [self.deleting, unmade]
+
+    def take_index(self, index: Index) -> Iterator[None]:
+        """The index is written. What it has made needless is forgotten one by one; pauses after each."""
+        self.index = index
+        # Deleted while it was written: they are in it, and must stay deleted.
+        self.deleted |= self.unmade
+        needless = [self.deleting, self.indexing]
+        self.deleting, self.indexing, self.unmade = set(), set(), set()
+        for ids in needless:
+            while ids:
+                ids.pop()
+                yield
 
     # --- what a change and its replay share -------------------------------------------------------
 
