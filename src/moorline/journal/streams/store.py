@@ -24,19 +24,15 @@ from moorline.core.topic import check_topic
 from moorline.journal.begun_syncs import BegunSyncs
 from moorline.journal.disk import Disk, DiskFile
 from moorline.journal.streams.batch import PlainRecord, StreamBatch, StreamOptions
-from moorline.journal.streams.dropped import read_dropped
-from moorline.journal.streams.inspection import Inspection, StreamProblem, inspect
-from moorline.journal.streams.layout import NO_OWNER, folder_of, read_layout, write_layout
-from moorline.journal.streams.log_recovery import apply_logs
-from moorline.journal.streams.manifest import is_long, write_manifest
+from moorline.journal.streams.inspection import StreamProblem
+from moorline.journal.streams.layout import NO_OWNER, read_layout, write_layout
 from moorline.journal.streams.packed_append import NumberedRows
 from moorline.journal.streams.producers import UNNUMBERED
 from moorline.journal.streams.publishers import NOBODY, StoredBytes
 from moorline.journal.streams.retained import Entry, Retained
 from moorline.journal.streams.segment import STORE_BYTES
-from moorline.journal.streams.shard import ShardLog, listed_of
-from moorline.journal.streams.shard_recovery import Found, leave_file, mend_dropped, recover
-from moorline.journal.streams.stream_log import FOLDER as LOG
+from moorline.journal.streams.shard import ShardLog
+from moorline.journal.streams.store_recovery import StoreRecovery
 from moorline.journal.streams.stream_log import StreamLog
 from moorline.journal.streams.upkeep import ShardUpkeep
 from moorline.journal.streams.view import StreamView
@@ -118,11 +114,12 @@ class StreamStore(StreamView):
     def open(self) -> None:
         """Recovery: afterwards every shard in use has a generation that grows; the upkeep seals others."""
         self.shards_before = read_layout(self._disk)
-        numbers = {int(name) for name in self._disk.list_folder("") if name.isdecimal()}
-        # Before anything else is looked at: what it has belongs to the segments.
-        self._apply_logs(numbers)
-        numbers |= set(range(self._options.shards))
-        found = {number: self._recover_shard(number) for number in sorted(numbers)}
+        recovery = StoreRecovery(
+            self._disk, self._node, self._store, self._options, self.stored_bytes
+        )
+        found = recovery.recover(self.shards_before, self.log)
+        self.problems, self.found_gone = recovery.problems, recovery.found_gone
+        self._shards.update(recovery.shards)
         self._in_use = [self._shards[number] for number in range(self._options.shards)]
         missed = [content for one in found.values() for content in one.retained]
         self._retained.open(missed, self._expiry_us())
@@ -133,61 +130,6 @@ class StreamStore(StreamView):
             elif shard.generations:
                 shard.end_newest()
         write_layout(self._disk, self._node, self._options.shards, self._owner)
-
-    def _apply_logs(self, shards: Iterable[int]) -> None:
-        dropped = {
-            number: set(read_dropped(self._disk, folder_of(number), number, self._store).dropped)
-            for number in shards
-        }
-        applied = apply_logs(self._disk, self._store, dropped)
-        for path, (shard, generation), text in applied.problems:
-            self.problems.append(StreamProblem("log", shard, generation, f"{path} {text}"))
-        for path in applied.aside:
-            leave_file(self._disk, LOG, path.rpartition("/")[2])
-        self.log.open(applied.number)
-
-    def _recover_shard(self, number: int) -> Found:
-        shard = self._shards[number] = ShardLog(
-            self._disk, self._node, number, self._store, self.stored_bytes
-        )
-        if number < self.shards_before and not self._disk.exists(shard.folder):
-            text = f"the folder of the shard, {shard.folder}, is gone"
-            self.problems.append(StreamProblem("missing", number, 0, text))
-        self._disk.make_folders(shard.folder)
-        self._disk.sync_folder("")
-        reading = read_dropped(self._disk, shard.folder, number, self._store)
-        shard.dropped = reading.dropped
-        inspection = inspect(
-            self._disk,
-            shard.folder,
-            number,
-            self._store,
-            reading,
-            is_synced=self._options.sync,
-        )
-        if reading.bad_lines:
-            mend_dropped(self._disk, shard.folder, self._store, reading)
-        found = recover(self._disk, shard.folder, number, shard.dropped, inspection)
-        shard.opened(found.generations, found.producers, inspection.reached)
-        shard.numbers_upto = inspection.numbers_upto
-        if found.generations and shard.end < inspection.reached:
-            shard.end_at(inspection.reached)
-        self._know(shard, inspection)
-        return found
-
-    def _know(self, shard: ShardLog, found: Inspection) -> None:
-        """The manifest says from now on what is there; what is gone is told once, and counted for ever."""
-        gone = shard.gone = [*found.manifest.lost, *found.gone]
-        shard.lost_before += sum(upto - first for first, upto in gone)
-        self.problems += found.problems
-        self.found_gone += found.gone
-        listed = found.manifest.listed
-        kept = [listed_of(one, listed.get(one.number)) for one in shard.generations]
-        is_as_listed = found.manifest.is_there and listed.keys() - shard.dropped.keys() == {
-            one.generation for one in kept
-        }
-        if found.problems or not is_as_listed or is_long(found.manifest):
-            write_manifest(self._disk, shard.folder, self._store, kept, gone)
 
     def _begin(self, shard: ShardLog, *, has_snapshot: bool) -> None:
         newest = shard.newest
