@@ -23,7 +23,7 @@ from moorline.journal.streams.stream_log import StreamLog
 
 
 class StoreRecovery:
-    """`recover` is called once; the rest is what it found. `store` are the bytes by which files name theirs."""
+    """`recover` is called once; the rest is what it found. `store` is how files name the store of theirs."""
 
     def __init__(
         self, disk: Disk, node: str, store: bytes, options: StreamOptions, stored_bytes: StoredBytes
