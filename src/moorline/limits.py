@@ -624,6 +624,10 @@ THREAD_TURN_S = 0.001
 """Time for which the loop and a thread hold the interpreter while the other wants it: during a checkpoint,
 and on a node with several principals."""
 
+QUEUES_FREED_AT_ONCE_MAX = 1_000
+"""Queues of a session that ends, or of a service's, that are freed in one turn of the loop: a millisecond. Of
+more it is done in slices."""
+
 DISCARDS_PER_TURN = 64
 """Folders of deleted queues that are removed in one turn of the loop: a few milliseconds."""
 

@@ -56,6 +56,31 @@ def test_several_are_told_together(syncs: KernelSyncs, tmp_path: Path) -> None:
     syncs.close()
 
 
+def test_more_than_are_taken_at_once_are_told_of_at_once(
+    syncs: KernelSyncs, tmp_path: Path
+) -> None:
+    """The kernel counts them in one number, which is read once; what was left behind nobody told of."""
+    file = FileDisk(tmp_path).open("file", create=True)
+    file.append(b"x")
+    told: Told = []
+    for _ in range(BEGUN_MAX):
+        syncs.begin(file, told.append)
+    # And the one by which the fixture has found out that the kernel does it.
+    while counted(syncs.fileno()) <= BEGUN_MAX:
+        os.sched_yield()
+    syncs.told()
+    assert told == [None] * BEGUN_MAX
+    file.close()
+    syncs.close()
+
+
+def counted(eventfd: int) -> int:
+    """What its next reader will read."""
+    lines = Path(f"/proc/self/fdinfo/{eventfd}").read_text().splitlines()
+    (count,) = (line.split()[1] for line in lines if line.startswith("eventfd-count:"))
+    return int(count, 16)
+
+
 def test_a_sync_that_cannot_be_is_an_error(syncs: KernelSyncs) -> None:
     class Pipe:
         """What has no disk below it."""

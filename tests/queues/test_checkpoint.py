@@ -128,9 +128,10 @@ async def test_a_queue_that_is_read_and_deleted_on_its_way_to_the_files_is_whole
 ) -> None:
     """Its files are needed while the group that it is in waits for a slow disk."""
     async with queue_server(tmp_path, ROOMY) as node, node.connect() as moor:
-        first, read, deleted = await filled(moor, 3)
+        # What has changed last is written first.
+        deleted, read, first = await filled(moor, 3)
         await node.broker.checkpoints.checkpoint()
-        for queue in (first, read, deleted):
+        for queue in (deleted, read, first):
             await moor.send(queue.id, b"2")
             found = node.store.find(queue.id)
             assert found is not None

@@ -1,7 +1,7 @@
 """Readers of a queue: windows, takeovers, restarts, slow ones, and those that come during a commit."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 from typing import cast
 
@@ -11,8 +11,14 @@ from tests.queues.queue_server import ROOMY, WITHIN_S, queue_server, take, tried
 from moorline.client.moor import Moor
 from moorline.client.queue import Message
 from moorline.client.queue import Queue as ClientQueue
+from moorline.core.queue.queue import Queue as StoredQueue
 from moorline.errors import CallFailed, ConnectionLost, SubscriptionEnded
 from moorline.limits import FRAME_BYTES_MAX, QUEUE_WINDOW_MAX, WRITE_BUFFER_BYTES_MAX
+from moorline.net import slices
+from moorline.net.slices import in_slices
+from moorline.queues import subscription
+from moorline.queues.subscription import Subscriber, Subscriptions
+from moorline.wire.queue import Subscribe
 
 # --- windows, and who has the queue ---------------------------------------------------------------
 
@@ -283,3 +289,118 @@ async def test_only_what_is_committed_is_delivered(
         assert not sending.done()
         held.set()
         assert (await waiting).id == await sending
+
+
+# --- readers of very many queues ------------------------------------------------------------------
+
+MANY = 300
+
+
+async def read_all(reader: Moor, queues: list[ClientQueue]) -> None:
+    """As a client that wants the messages of all of them."""
+    await reader._caller.call_all(
+        [lambda call, queue=queue: Subscribe(call, queue.id, 8) for queue in queues]  # type: ignore[misc]
+    )
+
+
+class Freed:
+    """How many queues were freed, and how many in one turn of the loop at most."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.all = self.now = self.most = 0
+        free = Subscriptions._free
+
+        def counted(subscriptions: Subscriptions, queue: StoredQueue) -> None:
+            self.all += 1
+            self.now += 1
+            self.most = max(self.most, self.now)
+            asyncio.get_running_loop().call_soon(self._next_turn)
+            free(subscriptions, queue)
+
+        monkeypatch.setattr(Subscriptions, "_free", counted)
+
+    def _next_turn(self) -> None:
+        self.now = 0
+
+
+async def test_the_queues_of_whoever_goes_are_freed_in_slices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 100,000 it was one turn of the loop."""
+    monkeypatch.setattr(subscription, "QUEUES_FREED_AT_ONCE_MAX", 10)
+    monkeypatch.setattr(slices, "SLICE_MS", 0)
+    async with queue_server(tmp_path, ROOMY) as node, node.connect() as reader:
+        await read_all(reader, await reader.create_queues(MANY))
+        assert len(node.broker.subscriptions) == MANY
+        freed = Freed(monkeypatch)
+        reader._caller.abort()
+        await until(lambda: freed.all == MANY)
+        assert freed.most == 1
+        await until(lambda: not node.broker.subscriptions._leaving)
+
+
+async def test_a_queue_that_is_not_freed_yet_goes_to_whoever_wants_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its next reader keeps it, and a message that comes meanwhile finds the service that waits for it."""
+    monkeypatch.setattr(subscription, "QUEUES_FREED_AT_ONCE_MAX", 10)
+    gate = asyncio.Event()
+
+    async def gated(steps: Generator[None, None, None], principal: str = "") -> None:
+        await gate.wait()
+        await in_slices(steps, principal)
+
+    monkeypatch.setattr(subscription, "in_slices", gated)
+    async with (
+        queue_server(tmp_path, ROOMY) as node,
+        node.connect() as reader,
+        node.connect() as other,
+    ):
+        queues = await other.create_queues(MANY)
+        await read_all(reader, queues)
+        reader._caller.abort()
+        subscriptions, routed = node.broker.subscriptions, list[bytes]()
+        await until(lambda: bool(subscriptions._leaving))
+        subscriptions.route = lambda queue: routed.append(queue.id)
+        await other.send(queues[0].id, b"1")
+        await until(lambda: routed == [queues[0].id])
+        messages = other.queue(queues[1].id).read()
+        waiting = asyncio.create_task(take(messages))
+        await until(lambda: len(subscriptions) == 1)
+        gate.set()
+        await until(lambda: not subscriptions._leaving)
+        await other.send(queues[1].id, b"2")
+        assert (await waiting).body == b"2"
+        assert routed == [queues[0].id], "the one that is read goes to no service"
+
+
+async def test_what_waits_for_a_slow_reader_is_not_passed_over_again_and_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 100,000 queues each pass took tens of milliseconds, and sent some messages."""
+    async with (
+        queue_server(tmp_path, ROOMY) as node,
+        node.connect() as slow,
+        node.connect() as other,
+    ):
+        queues = await other.create_queues(MANY)
+        await read_all(slow, queues)
+        slow._caller.hold_reading("a slow test")
+        for _ in range(4):
+            await other.send_all([(queue.id, b"x" * 16_000) for queue in queues])
+        stalled = node.broker.subscriptions._stalled
+        await until(lambda: bool(stalled))
+        waited = max(map(len, stalled.values()))
+        served = 0
+        serve = Subscriptions._serve
+
+        def counted(self: Subscriptions, queue: StoredQueue, held: Subscriber) -> None:
+            nonlocal served
+            served += 1
+            serve(self, queue, held)
+
+        monkeypatch.setattr(Subscriptions, "_serve", counted)
+        slow._caller.release_reading("a slow test")
+        await until(lambda: node.broker.counts.delivered == 4 * MANY)
+        assert waited > MANY // 2
+        assert served < 1.2 * waited

@@ -148,13 +148,20 @@ class KernelSyncs:
         failed, self._failed = self._failed, []
         for done, error in failed:
             done(error)
-        count = self._call(self._get, self._context, 0, BEGUN_MAX, self._events, None)
+        while self._take_told() == BEGUN_MAX:
+            # There may be more, as that by which it was tried whether the kernel does it: the descriptor has
+            # told of all of them, and tells of none again.
+            pass
+
+    def _take_told(self) -> int:
+        count: int = self._call(self._get, self._context, 0, BEGUN_MAX, self._events, None)
         self._check(count)
         for event in self._events[:count]:
             done, control = self._begun.pop(event.data)
             self._spare.append(control)
             number = -event.result
             done(OSError(number, os.strerror(number)) if number else None)
+        return count
 
     def close(self) -> None:
         """Waits for what is under way; nobody is told of it."""

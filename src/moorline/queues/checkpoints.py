@@ -67,6 +67,9 @@ class Checkpoints:
         self._checkpointed_ms = monotonic_ms()
         self._may_begin = asyncio.Event()
         self._may_begin.set()
+        self._looked_ms = 0
+        self._looking: asyncio.Task[None] | None = None
+        """Whether there is room is looked at, before a checkpoint begins that nobody has asked for."""
         self._is_stuck = False
         """The disk ran full under a checkpoint, which waits and goes on when there is room."""
 
@@ -109,6 +112,7 @@ class Checkpoints:
 
     def _note_room(self, free_bytes: int, wanted_bytes: int) -> None:
         lacks, self.lacks_room = self.lacks_room, self._is_stuck or free_bytes < wanted_bytes
+        self._looked_ms = monotonic_ms()
         if self.lacks_room and not lacks:
             extra = {"free_bytes": free_bytes, "wanted_bytes": wanted_bytes}
             log.warning("the disk has no room for a checkpoint: it waits", extra=extra)
@@ -117,14 +121,18 @@ class Checkpoints:
         return await in_slices(checkpoint.wanted(self._store, free_bytes))
 
     async def _has_room(self) -> bool:
-        """Whether a checkpoint finds room now: asks the disk, if it had none when it was looked at."""
-        if self.lacks_room:
+        """Whether a checkpoint would find room; asks the disk at most once a second while there is none."""
+        if self._may_look:
             try:
                 free = await asyncio.to_thread(self._store.disk.free_bytes, "")
             except OSError:
                 return True  # the checkpoint itself will tell what is wrong with the disk
             self._note_room(free, await self._wanted(free))
         return not self.lacks_room
+
+    @property
+    def _may_look(self) -> bool:
+        return not self.lacks_room or monotonic_ms() - self._looked_ms >= DISK_LOOK_MS
 
     async def checkpoint(self) -> None:
         """A whole checkpoint; joins the one that is under way."""
@@ -164,6 +172,9 @@ class Checkpoints:
 
     async def _end_checkpoint(self) -> None:
         """One that is cut short: its thread is done with the files before they are closed."""
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
         under_way, task = self._under_way, self._checkpointing
         if under_way is not None:
             under_way.stop()
@@ -215,8 +226,16 @@ class Checkpoints:
         late = monotonic_ms() - self._checkpointed_ms > CHECKPOINT_INTERVAL_MS
         # A queue at work is an object; a checkpoint makes those that have come to rest rows again.
         crowded = len(store.unindexed) > QUEUES_UNINDEXED_MAX or len(store.dirty) > QUEUES_DIRTY_MAX
-        if (grown or late or crowded) and self._checkpointing is None and not self.lacks_room:
-            self._begin()
+        is_idle = self._checkpointing is None and self._looking is None
+        if (grown or late or crowded) and is_idle and self._may_look:
+            self._looking = asyncio.create_task(self._begin_if_room())
+
+    async def _begin_if_room(self) -> None:
+        try:
+            if await self._has_room() and not self._commits.is_over:
+                self._begin()
+        finally:
+            self._looking = None
 
     async def _checkpoint(self) -> None:
         try:
@@ -267,7 +286,7 @@ class Checkpoints:
                     await self._loop.run_in_executor(self._disk_thread, disk_work)
                 if self._is_stuck:
                     log.warning("the checkpoint goes on")
-                    self._is_stuck = self.lacks_room = False
+                self._is_stuck = False
                 return
             except DiskFull as error:
                 if disk_work == store.disk.sync_all:

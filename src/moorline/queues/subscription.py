@@ -5,12 +5,15 @@ session that does not read is not written to: its queues wait until there is roo
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from moorline.core.queue.queue import QUOTA_MARKER, Queue
 from moorline.journal.queues.store import Store
+from moorline.limits import QUEUES_FREED_AT_ONCE_MAX
 from moorline.net.session import Session
+from moorline.net.slices import in_slices
 from moorline.wire.queue import Delivery, Ended
 
 if TYPE_CHECKING:
@@ -64,7 +67,9 @@ class Subscriptions:
         self._counts = counts
         self._subscribers: dict[Queue, Subscriber] = {}
         self._queues: dict[Session, set[Queue]] = {}
-        self._stalled: dict[Session, dict[Queue, None]] = {}
+        self._stalled: dict[Session, OrderedDict[Queue, None]] = {}
+        self._leaving: set[Session | Subscriber] = set()
+        """Who is gone, and whose queues are freed slice by slice: until then they seem to be its own."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
@@ -127,10 +132,35 @@ class Subscriptions:
 
     def leave(self, subscriber: Subscriber) -> None:
         """It gets nothing more; what it did not acknowledge comes again to another."""
-        session = subscriber.session
-        for queue in list(self._queues.get(session, ())):
+        subscriber.waiting.clear()
+        queues = list(self._queues.get(subscriber.session, ()))
+        self._free_all(subscriber, self._leave_each(subscriber, queues), len(queues))
+
+    def _leave_each(self, subscriber: Subscriber, queues: Iterable[Queue]) -> Iterator[None]:
+        for queue in queues:
             if self._subscribers.get(queue) is subscriber:
-                self.remove(session, queue)
+                self.remove(subscriber.session, queue)
+            yield
+
+    def _free_all(self, who: "Session | Subscriber", each: Iterator[None], queues: int) -> None:
+        """At once where there are few. A client may have hundreds of thousands, and nobody waits for it."""
+        if queues <= QUEUES_FREED_AT_ONCE_MAX:
+            for _ in each:
+                pass
+            return
+        self._leaving.add(who)
+        self._begin(self._free_in_slices(who, each))
+
+    async def _free_in_slices(self, who: "Session | Subscriber", each: Iterator[None]) -> None:
+        try:
+            await in_slices(_steps(each))
+        finally:
+            self._leaving.discard(who)
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _free(self, queue: Queue) -> None:
         held = self._subscribers.pop(queue, None)
@@ -167,9 +197,13 @@ class Subscriptions:
 
     def serve(self, queues: Iterable[Queue]) -> None:
         """Delivers what may be delivered; only what is committed."""
-        subscribers = self._subscribers
+        subscribers, leaving = self._subscribers, self._leaving
         for queue in queues:
             held = subscribers.get(queue)
+            if leaving and held is not None and (held in leaving or held.session in leaving):
+                # Its turn to be freed has not come; nobody would be told of the message later.
+                self._free(queue)
+                held = None
             if held is not None:
                 self._serve(queue, held)
             elif self.route is not None:
@@ -214,20 +248,42 @@ class Subscriptions:
 
     def _left(self, session: Session) -> None:
         """The session is gone: its queues are free, what it did not acknowledge comes again."""
-        for queue in self._queues.pop(session, ()):
-            self._free(queue)
         self._stalled.pop(session, None)
+        queues = self._queues.pop(session, None)
+        if queues:
+            self._free_all(session, self._left_each(session, queues), len(queues))
+
+    def _left_each(self, session: Session, queues: Iterable[Queue]) -> Iterator[None]:
+        for queue in queues:
+            held = self._subscribers.get(queue)
+            # Somebody else may have it by now.
+            if held is not None and held.session is session:
+                self._free(queue)
+            yield
 
     def _stall(self, session: Session, queue: Queue) -> None:
         stalled = self._stalled.get(session)
         if stalled is not None:
             stalled[queue] = None
             return
-        self._stalled[session] = {queue: None}
-        task = asyncio.create_task(self._resume(session))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._stalled[session] = OrderedDict({queue: None})
+        self._begin(self._resume(session))
 
     async def _resume(self, session: Session) -> None:
-        await session.room_to_write()
-        self.serve(self._stalled.pop(session, {}))
+        """Goes on with what waits for a slow client whenever it has room, until nothing waits."""
+        while stalled := self._stalled.get(session):
+            await session.room_to_write()
+            await in_slices(self._serve_stalled(session, stalled))
+        self._stalled.pop(session, None)
+
+    def _serve_stalled(
+        self, session: Session, stalled: OrderedDict[Queue, None]
+    ) -> Generator[None, None, None]:
+        """As far as there is room, and no further: to pass over all that wait would take long each time."""
+        while stalled and session.writable:
+            self.serve([stalled.popitem(last=False)[0]])
+            yield
+
+
+def _steps(each: Iterator[None]) -> Generator[None, None, None]:
+    yield from each
