@@ -320,6 +320,12 @@ HTTP_QUERY_FIELDS_MAX = 64
 HTTP_NAMES_MAX = 1_000
 """Names and origins of the HTTP port in the settings."""
 
+HTTP_PROXY_HOPS_MAX = 16
+"""Proxies of HTTP, one behind the other, that a request may name: three are many."""
+
+HTTP_BASE_PATH_CHARACTERS_MAX = 200
+"""Of the path below which a proxy serves the node: a level or two."""
+
 HTTP_LOGIN_MS = 30_000
 """Time for a proof to be checked, or for a WebSocket without one to bring it in a message: passwords of
 others may wait before it."""
@@ -432,6 +438,64 @@ LOCAL_NODE_READY_MS = 60_000
 
 PASS_LIFE_S = 12 * 3_600
 """For how long a page may act as whoever gave it a pass, at most: a working day."""
+
+OIDC_ANSWER_BYTES_MAX = 256 * KIB
+"""Largest answer of an issuer: its keys and its description have some KiB, a token with many groups a few
+dozen."""
+
+OIDC_HEAD_BYTES_MAX = 32 * KIB
+"""Of the head of such an answer."""
+
+OIDC_CALLS_AT_ONCE_MAX = 8
+"""Calls of a node to its issuer that are open: who comes behind them waits, within the time of its login."""
+
+OIDC_LOGINS_WAITING_MAX = 64
+"""Answers of an issuer that are being looked at; behind that a login is refused and may be tried again."""
+
+OIDC_LOGINS_PER_ADDRESS_MAX = 8
+"""Of one address among them: people behind one proxy that is not trusted share it."""
+
+OIDC_KNOWN_MS = 600_000
+"""For how long keys and description of an issuer are taken as they were: a key that it has withdrawn is good
+for so long still."""
+
+OIDC_KEYS_AGAIN_MS = 10_000
+"""Between two looks for a key that is not known: whoever invents names of keys is no reason to ask more
+often."""
+
+OIDC_KEYS_MAX = 64
+"""Keys of an issuer: two or three at a time, more where it has many kinds."""
+
+OIDC_FLOW_S_MAX = 600
+"""Between the begin of a login and the answer that somebody brings from the issuer: it may be asked there for
+a password and a second factor."""
+
+OIDC_FLOWS_DONE_MAX = 16_384
+"""Logins of that time which are done, so that none is done twice; only who is let in makes one."""
+
+OIDC_CLOCK_SKEW_S = 60
+"""By which the clocks of an issuer and a node may differ."""
+
+OIDC_SESSION_S_MAX = 12 * 3_600
+"""For how long a login by an issuer lasts, whatever its token says: a working day."""
+
+OIDC_CODE_CHARACTERS_MAX = 2_048
+"""Of the code that an issuer gives to a browser: some put a whole ticket into it."""
+
+OIDC_GROUPS_MAX = 64
+"""Groups of users that the claims of one token give."""
+
+OIDC_VALUES_MAX = 1_024
+"""Values of a claim that are looked at: groups of a large directory."""
+
+OIDC_RULES_MAX = 256
+"""Rules for principals, and for groups."""
+
+OIDC_RSA_BITS_MIN = 2_048
+"""Shorter keys of RSA are broken, or soon will be (RFC 7518, 3.3)."""
+
+OIDC_RSA_BITS_MAX = 8_192
+"""Longer ones take the loop's time and make nothing safer."""
 
 PASSES_PER_PRINCIPAL_MAX = 16
 """Of one: a browser or two, asked for now and then."""
