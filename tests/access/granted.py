@@ -11,6 +11,7 @@ class GivenRights:
 
     is_known = True
     is_local = False
+    claimed = frozenset[str]()
 
     def __init__(self, principal: str, bits: int, *, is_node: bool = False) -> None:
         self.principal = principal

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 FOR_STRANGERS = frozenset(
     {
         # The same for all, or about the caller alone.
-        "Echo", "Describe", "WhoAmI", "MakePass", "CheckGrant", "ExplainGrant", "DescribeQuotas",
+        "Echo", "Describe", "WhoAmI", "MakePass", "EndPasses", "CheckGrant", "ExplainGrant", "DescribeQuotas",
         # Who knows the id of a queue may send to it.
         "Send",
         # These name what the connection holds, and a stranger's holds nothing.

@@ -16,9 +16,9 @@ from moorline.net.tls import ANONYMOUS, Identity
 from moorline.wire.access import MakePass
 
 
-def of(identity: Identity, *, is_local: bool = False) -> Session:
+def of(identity: Identity, *, is_local: bool = False, page: object = None) -> Session:
     """All that a pass asks of a session."""
-    session: Any = SimpleNamespace(identity=identity, is_local=is_local)
+    session: Any = SimpleNamespace(identity=identity, is_local=is_local, page=page)
     return cast("Session", session)
 
 

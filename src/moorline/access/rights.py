@@ -32,6 +32,7 @@ class Rights:
         "_is_known",
         "_table",
         "_verdicts",
+        "claimed",
         "is_node",
         "principal",
         "proof",
@@ -39,8 +40,15 @@ class Rights:
     )
 
     def __init__(
-        self, table: "RightsTable", principal: str, proof: Proof, built_in: frozenset[str]
+        self,
+        table: "RightsTable",
+        principal: str,
+        proof: Proof,
+        built_in: frozenset[str],
+        claimed: frozenset[str] = frozenset(),
     ) -> None:
+        self.claimed = claimed
+        """Groups of users that its proof gives, and no row of the catalog."""
         self.principal = principal
         self.proof = proof
         self.is_node = proof is Proof.NODE
@@ -171,7 +179,7 @@ class Rights:
     def _renew(self) -> None:
         table = self._table
         self._generation = table.generation
-        groups = self._built_in | table.groups_of(self.principal)
+        groups = self._built_in | self.claimed | table.groups_of(self.principal)
         self.subjects = subjects_of(self.principal, groups)
         self._is_known = self.is_node or table.knows_rights_of(self.subjects)
         self._verdicts: dict[str, int] = table.verdicts_of(self.subjects) if self._is_known else {}

@@ -164,9 +164,17 @@ class RightsTable:
     def version(self) -> Version | None:
         return self._version
 
-    def rights(self, principal: str, proof: Proof, *, is_local: bool) -> Rights:
-        """Of one connection; `is_local` as for `built_in_groups`."""
-        return Rights(self, principal, proof, built_in_groups(principal, proof, is_local=is_local))
+    def rights(
+        self,
+        principal: str,
+        proof: Proof,
+        *,
+        is_local: bool,
+        claimed: frozenset[str] = frozenset(),
+    ) -> Rights:
+        """Of one connection; `is_local` as for `built_in_groups`, `claimed` as its proof gives them."""
+        built_in = built_in_groups(principal, proof, is_local=is_local)
+        return Rights(self, principal, proof, built_in, claimed)
 
     @property
     def grants(self) -> Grants:

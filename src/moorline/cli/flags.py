@@ -31,6 +31,7 @@ COMMON_FLAGS = (
     "listen",
     "resolvers",
     "http",
+    "http_base_path",
     "mqtt",
     "catalog",
     "catalog_file",
@@ -41,9 +42,13 @@ COMMON_FLAGS = (
     "tls_client_ca",
 )
 
+"""Settings with a flag of their own; any other is reached by --set."""
+
 REPEATED = frozenset({"listen", "mqtt"})
 """Those of them that may be given several times."""
-"""Settings with a flag of their own; any other is reached by --set."""
+
+SHORTER = {"http_base_path": "--base-path"}
+"""Flags that are not called as their settings are."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -79,7 +84,7 @@ def _options() -> list[inspect.Parameter]:
     for name in COMMON_FLAGS:
         kind = list[str] if name in REPEATED else str
         metavar = "A,B" if name == "roles" else "TEXT"
-        flag = "--" + name.replace("_", "-")
+        flag = SHORTER.get(name, "--" + name.replace("_", "-"))
         again = " Repeatable." if name in REPEATED else ""
         options.append(_option(name, kind, flag, keys[name].help + again, metavar))
     help_text = "Any setting, as in --set keepalive_ms=5_000. Repeatable."

@@ -28,6 +28,7 @@ from moorline.config.addresses import (
     mqtt_address,
     resolver_addresses,
 )
+from moorline.config.http import http_problems
 from moorline.config.kerberos import Kerberos
 from moorline.config.mqtt import (
     PROXY_SOURCES_FORM,
@@ -36,17 +37,20 @@ from moorline.config.mqtt import (
     proxy_problems,
     reference_problems,
 )
+from moorline.config.oidc import Oidc
 from moorline.config.problem import Problem, text_setting
 from moorline.config.records import Records
 from moorline.config.resolver import Resolver
 from moorline.config.sections import Groups, Queues, Streams
-from moorline.core.access.web_origin import HOST_FORM, ORIGIN_FORM, Origin, host_of
+from moorline.core.access.base_path import FORM as BASE_PATH_FORM
+from moorline.core.access.web_origin import HOST_FORM, ORIGIN_FORM
 
 __all__ = [
     "Access",
     "Config",
     "Groups",
     "Kerberos",
+    "Oidc",
     "Problem",
     "Queues",
     "Records",
@@ -135,6 +139,30 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         ),
         Meta(max_length=limits.HTTP_NAMES_MAX),
     ] = msgspec.field(default_factory=list)
+    http_base_path: Annotated[
+        str,
+        text_setting(
+            "Path below which a proxy serves the HTTP port, as /moor; empty where it has a name of its own. "
+            "The proxy may take the path away, or leave it.",
+            BASE_PATH_FORM,
+        ),
+    ] = ""
+    http_proxy_sources: Annotated[
+        list[str],
+        text_setting(
+            "Proxies of the HTTP port: what they say of their clients is believed, and nobody's else. Who "
+            "comes from there is never taken to be on this machine.",
+            PROXY_SOURCES_FORM,
+        ),
+        Meta(max_length=limits.PROXY_SOURCES_MAX),
+    ] = msgspec.field(default_factory=list)
+    http_proxy_header: Annotated[
+        Literal["x-forwarded", "forwarded"],
+        Meta(
+            description="What such a proxy writes: X-Forwarded-For, -Proto and -Host, or Forwarded. The "
+            "other one is not read."
+        ),
+    ] = "x-forwarded"
     mqtt: Annotated[
         list[str],
         text_setting(
@@ -273,6 +301,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     access: Access = Access()
     resolver: Resolver = Resolver()
     kerberos: Kerberos = Kerberos()
+    oidc: Oidc = Oidc()
     records: Records = Records()
 
     def active_roles(self) -> tuple[str, ...]:
@@ -312,7 +341,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
                 yield Problem(("advertise",), f'"{given}": {error}; accepted: {LISTEN_FORM}')
         if self.resolvers and (text := _resolvers_problem(self.resolvers)) is not None:
             yield Problem(("resolvers",), text)
-        yield from _http_problems(self)
+        yield from http_problems(self)
         yield from mqtt_problems(
             self.mqtt,
             has_tls=bool(self.tls_certificate and self.tls_key),
@@ -400,36 +429,6 @@ def _resolvers_problem(resolvers: str) -> str | None:
     except ValueError as error:
         return f'"{resolvers}": {error}; accepted: {RESOLVER_LIST_FORM}'
     return None
-
-
-def _http_problems(config: Config) -> Iterator[Problem]:
-    try:
-        address = http_address(config.http)
-    except ValueError as error:
-        yield Problem(("http",), f"{error}; accepted: {HTTP_FORM}")
-        return
-    if address is None:
-        return
-    if address.scheme == "https" and not (config.tls_certificate and config.tls_key):
-        yield Problem(
-            ("http", "tls_certificate", "tls_key"),
-            f'"{config.http}" needs a certificate: set tls_certificate and tls_key',
-        )
-    for name in config.http_hosts:
-        try:
-            host_of(name)
-        except ValueError as error:
-            yield Problem(("http_hosts",), f'"{name}": {error}')
-    for origin in config.http_origins:
-        try:
-            Origin.parsed(origin)
-        except ValueError as error:
-            yield Problem(("http_origins",), f'"{origin}": {error}')
-    if f"{KERBEROS}@{config.http_listener()}" in config.access.mechanisms:
-        yield Problem(
-            ("access.mechanisms", "http"),
-            "the HTTP port takes no gssapi; accepted there: certificate, password, token, anonymous",
-        )
 
 
 def _access_problems(config: Config) -> Iterator[Problem]:

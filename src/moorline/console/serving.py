@@ -36,19 +36,51 @@ POLICY: Final = "; ".join(
         "base-uri 'none'",
         "form-action 'none'",
         "frame-ancestors 'none'",
+        "require-trusted-types-for 'script'",
+        "trusted-types 'none'",
     )
 )
-"""Nothing comes from elsewhere, nothing in the page runs that is not one of its files, and no other page has
-it in a frame."""
+"""Nothing comes from elsewhere, nothing in the page runs that is not one of its files, no text becomes markup
+by whatever mistake, and no other page has it in a frame."""
 
 HEADERS: Final = {
     "content-security-policy": POLICY,
     "referrer-policy": "no-referrer",
     "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cross-origin-embedder-policy": "require-corp",
+    "x-frame-options": "DENY",
+    "permissions-policy": ", ".join(
+        f"{feature}=()"
+        for feature in (
+            "accelerometer",
+            "camera",
+            "display-capture",
+            "geolocation",
+            "gyroscope",
+            "magnetometer",
+            "microphone",
+            "midi",
+            "payment",
+            "publickey-credentials-get",
+            "screen-wake-lock",
+            "serial",
+            "usb",
+        )
+    ),
 }
+"""`x-frame-options` is for browsers that do not know the policy; the page needs nothing of the machine."""
 
 
-def register(routes: Routes, sockets: NativeSockets) -> None:
+class Ways(msgspec.Struct, frozen=True):
+    """By what somebody may log in to the page."""
+
+    oidc: str = ""
+    """The host of the issuer; empty without one."""
+    mechanisms: tuple[str, ...] = ()
+
+
+def register(routes: Routes, sockets: NativeSockets, ways: Ways) -> None:
     """The files are open to all: there is nothing of the node in them."""
     folder = resources.files("moorline.console") / "pages"
     for file in sorted(folder.iterdir(), key=lambda one: one.name):
@@ -58,6 +90,7 @@ def register(routes: Routes, sockets: NativeSockets) -> None:
         _add(routes, PATH + file.name, file.read_bytes(), TYPES[suffix])
     _add(routes, PATH, (folder / "index.html").read_bytes(), TYPES["html"])
     _add(routes, PATH + "shapes.json", msgspec.json.encode(shapes()), "application/json")
+    _add(routes, PATH + "login.json", msgspec.json.encode(ways), "application/json")
     routes.add(Route("GET", PATH.rstrip("/"), _moved, entry=Entry.OPEN))
     native_json.register(routes, SOCKET, sockets)
 

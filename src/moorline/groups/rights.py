@@ -4,6 +4,7 @@ from typing import Protocol
 
 from moorline.access.guard import demand, denied
 from moorline.catalog.groups import GroupRow
+from moorline.core.access.claims import check_claimed_group
 from moorline.core.access.principal import Proof
 from moorline.core.access.right import ADMINISTER, PUBLISH, SUBSCRIBE
 from moorline.core.topic import SharedName
@@ -15,12 +16,15 @@ from moorline.wire.group import Originator
 class Judge(Protocol):
     """Finds the rights of somebody whom this node does not see: `RightsTable.rights`."""
 
-    def __call__(self, principal: str, proof: Proof, /, *, is_local: bool) -> SessionRights: ...
+    def __call__(
+        self, principal: str, proof: Proof, /, *, is_local: bool, claimed: frozenset[str] = ...
+    ) -> SessionRights: ...
 
 
 def originator_of(rights: SessionRights) -> Originator:
     """What another node is told of whoever asks here."""
-    return Originator(rights.principal, rights.proof.value, rights.is_local)
+    groups = tuple(sorted(rights.claimed))
+    return Originator(rights.principal, rights.proof.value, rights.is_local, groups)
 
 
 def rights_of_originator(judge: Judge, originator: Originator, group: str) -> SessionRights:
@@ -32,7 +36,12 @@ def rights_of_originator(judge: Judge, originator: Originator, group: str) -> Se
     if proof is Proof.NODE or not originator.principal:
         # No node asks for itself, and one that is older does not say for whom it asks.
         raise denied(ADMINISTER, path_of_group(group))
-    return judge(originator.principal, proof, is_local=originator.is_local)
+    claimed = frozenset[str]()
+    if proof is Proof.OIDC:
+        claimed = frozenset(originator.groups)
+        for name in claimed:
+            check_claimed_group(name)
+    return judge(originator.principal, proof, is_local=originator.is_local, claimed=claimed)
 
 
 def demand_member(rights: SessionRights, name: SharedName, row: GroupRow | None) -> None:

@@ -447,5 +447,5 @@ class Client(Peer):
     """One table for all: one for each would be a kilobyte of bound methods."""
 
 
-async def _no_later_proof(peer: Peer, brought: Any, /) -> None:  # noqa: ARG001
+async def _no_later_proof(peer: Peer, brought: Any, /) -> bytes:  # noqa: ARG001
     raise AssertionError("MQTT proves by CONNECT and AUTH")

@@ -55,7 +55,7 @@ class PasswordCredentials:
 
     @staticmethod
     def of_file(name: str, path: Path) -> "PasswordCredentials":
-        return PasswordCredentials(name, _read_secret("the password file", path))
+        return PasswordCredentials(name, read_secret("the password file", path))
 
     @staticmethod
     def of_prompt(name: str) -> "PasswordCredentials":
@@ -94,7 +94,7 @@ class TokenCredentials:
 
     @staticmethod
     def of_file(path: Path) -> "TokenCredentials":
-        return TokenCredentials(_read_secret("the token file", path))
+        return TokenCredentials(read_secret("the token file", path))
 
     async def first(self) -> bytes:
         return self._token.encode()
@@ -192,7 +192,7 @@ def check_privacy(credentials: Secret, address: Address) -> None:
         )
 
 
-def _read_secret(what: str, path: Path) -> str:
+def read_secret(what: str, path: Path) -> str:
     """One line of text, of a file that not everybody on the machine may read."""
     try:
         with path.open("rb") as file:

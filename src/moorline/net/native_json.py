@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from moorline.core.accepting_link import AcceptingLink
 from moorline.core.effects import Event
-from moorline.core.proof import CheckProof, ProofAccepted, ProofRefused
+from moorline.core.proof import CheckProof, ProofAccepted, ProofContinues, ProofRefused
 from moorline.errors import CallFailed
 from moorline.limits import HTTP_LOGIN_MS
 from moorline.net.fair_turns import FairTurns
@@ -27,7 +27,7 @@ from moorline.wire.websocket import frame_text
 SUBPROTOCOL: Final = "moorline.native.json"
 UNSUPPORTED: Final = 1003
 
-PROOFS: Final = ("pass", "password", "token")
+PROOFS: Final = ("oidc", "pass", "password", "token")
 
 
 class JsonNodeEnd(NativeNodeEnd):
@@ -149,7 +149,7 @@ class NativeSockets:
             return _accepted(peer, session)
 
         def admit(session: Session) -> None:
-            session.is_judged = True
+            session.is_judged, session.page = True, peer
             session.rights, session.allowance = peer.rights, peer.allowance
             session.stand_in_line(self._turns)
 
@@ -162,6 +162,10 @@ async def _proven(peer: Peer, session: Session, asked: CheckProof) -> Event:
     said = asked.proof.decode(errors="replace")
     try:
         match asked.mechanism:
+            case "oidc":
+                challenge = await peer.login_by_issuer(asked.proof)
+                if challenge:
+                    return ProofContinues(challenge)
             case "password":
                 user, _, password = said.partition("\0")
                 await peer.authenticate(user=user, password=password)

@@ -15,7 +15,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from itertools import groupby
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from moorline.core.access.certificate import PeerCertificate
 from moorline.core.effects import Event
@@ -36,6 +36,9 @@ from moorline.net.records import Wrapping
 from moorline.net.session_rights import SessionAllowance, SessionRights
 from moorline.net.tls import ANONYMOUS
 from moorline.wire.message import Answer, Call, CallsGivenUp, Failed, Message
+
+if TYPE_CHECKING:
+    from moorline.net.http.peer import Peer
 
 log = logging.getLogger("moorline.net")
 
@@ -90,6 +93,8 @@ class Session(Connection):
         """The address through which it came, as the settings write it."""
         self.is_local = False
         """Whether it is on this machine, as far as anybody can know: no proxy stands before its listener."""
+        self.page: Peer | None = None
+        """Of one in a browser: by what it came."""
         self.is_judged = False
         """Whether it was heard whether it may come in: who ends before was refused otherwise."""
         self._hooks: list[Callable[[], None]] = []

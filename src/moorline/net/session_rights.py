@@ -22,10 +22,15 @@ class SessionRights(Protocol):
     def is_node(self) -> bool: ...
     @property
     def proof(self) -> Proof:
-        """With `is_local` all that another node needs to know, beside the principal, to judge the same."""
+        """With `is_local` and `claimed` all that another node needs to know, beside the principal, to judge
+        the same."""
 
     @property
     def is_local(self) -> bool: ...
+    @property
+    def claimed(self) -> frozenset[str]:
+        """Groups of users that its proof gives, beside those of the catalog."""
+
     @property
     def is_known(self) -> bool:
         """False if the node has not heard from the catalog for too long: then nothing is allowed."""

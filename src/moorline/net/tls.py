@@ -32,7 +32,9 @@ class Identity(msgspec.Struct, frozen=True):
     """The hash of the token that proved it."""
     token_version: int = 0
     proven_name: str = ""
-    """What Kerberos calls it; the principal is made of that by rules."""
+    """What Kerberos, or an issuer, calls it; the principal is made by rules."""
+    groups: frozenset[str] = frozenset()
+    """Groups of users that the proof itself gives, beside those of the catalog."""
 
     @property
     def name(self) -> str:

@@ -10,6 +10,7 @@ disabled or removed, its token was revoked, or its node left the catalog.
 
 import asyncio
 import contextlib
+import ipaddress
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from pathlib import Path
@@ -22,6 +23,7 @@ from moorline.access.directory import CatalogDirectory
 from moorline.access.guard import Declarations, Guard, anybody
 from moorline.access.kerberos import KerberosProofs
 from moorline.access.known_nodes import KnownNodes
+from moorline.access.oidc import OidcLogins
 from moorline.access.passes import Passes
 from moorline.access.proofs import PrincipalProofs
 from moorline.access.quota_commands import QuotaCommands
@@ -35,6 +37,8 @@ from moorline.config.access import KERBEROS, MECHANISMS
 from moorline.config.access import Access as AccessSettings
 from moorline.config.quotas import bounds_by_subject
 from moorline.config.settings import Config
+from moorline.console.serving import PATH as PAGE_PATH
+from moorline.console.serving import Ways
 from moorline.core.access.freshness import Freshness
 from moorline.core.access.node_proof import ClusterSecrets
 from moorline.core.access.owner import name_of
@@ -55,7 +59,7 @@ from moorline.journal.disk import FileDisk
 from moorline.limits import ACCESS_LOOKS_PER_REVOCATION, ACCOUNTS_LOOK_MS
 from moorline.metrics import Metrics
 from moorline.net.authentication import Authentication
-from moorline.net.http.logins import WebAdmission
+from moorline.net.http.logins import Proxies, WebAdmission
 from moorline.net.http.peer import Peer
 from moorline.net.kerberos import KerberosService
 from moorline.net.listener import CUT_BY, LOGIN, LoginRefused
@@ -63,7 +67,7 @@ from moorline.net.pem import Pem
 from moorline.net.session import Handlers, Session, each
 from moorline.net.session_rights import SessionRights
 from moorline.node.folder import opening
-from moorline.wire.access import MakePass
+from moorline.wire.access import EndPasses, MakePass
 from moorline.wire.link import Goodbye, Hello, Ping, Pong, Response
 from moorline.wire.message import CallsGivenUp
 from moorline.wire.protocol import HeardByNode
@@ -110,6 +114,7 @@ class NodeAccess:
         audit: Audit,
         proofs: PrincipalProofs,
         sessions: Callable[[], Iterable[Entrant]],
+        by_issuer: OidcLogins | None = None,
     ) -> None:
         """`sessions` are those that are open."""
         self.table = RightsTable(
@@ -127,6 +132,8 @@ class NodeAccess:
         self.audit_commands = AuditCommands(audit)
         self.quotas = Quotas(QuotaTable(), self._groups_of)
         self.passes = Passes()
+        self.by_issuer = by_issuer
+        """Logins to the console by OpenID Connect; None where no issuer is named."""
         self.quota_commands = QuotaCommands(
             self.quotas,
             {Quota.GROUPS: users.groups_owned_by, Quota.SESSIONS: users.sessions_owned_by},
@@ -180,12 +187,30 @@ class NodeAccess:
             entered,
             refused,
             self.passes.find,
+            Proxies(
+                tuple(map(ipaddress.ip_network, config.http_proxy_sources)),
+                config.http_proxy_header,
+            ),
+            self.by_issuer,
+        )
+
+    def ways(self) -> Ways:
+        """By what somebody may log in to the page."""
+        taken = self._config.access.mechanisms_of(self._config.http_listener())
+        return Ways(
+            self.by_issuer.host if self.by_issuer is not None else "",
+            tuple(name for name in ("certificate", "password", "token") if name in taken),
         )
 
     def entered(self, session: Entrant) -> Rights:
         """The rights of somebody who has come in, or is sent away again."""
         identity = session.identity
-        rights = self.table.rights(identity.principal, identity.proof, is_local=session.is_local)
+        rights = self.table.rights(
+            identity.principal,
+            identity.proof,
+            is_local=session.is_local,
+            claimed=identity.groups,
+        )
         self.trail.entered(session)
         session.at_end(lambda: self._tell_if_cut(session))
         self.judge(session)
@@ -241,6 +266,10 @@ class NodeAccess:
 
     def _why_over(self, session: Entrant, *, knows_all: bool) -> str:
         identity, version = session.identity, self.table.version
+        if identity.proof is Proof.OIDC:
+            # Whoever it is there need not be a user here. One that is disabled here is so for both.
+            known = self.table.user(identity.principal)
+            return "this user is disabled" if known is not None and known.is_disabled else ""
         if identity.proof not in (Proof.PASSWORD, Proof.TOKEN) or version is None:
             return ""
         if max(identity.user_version, identity.token_version) > version.number and not knows_all:
@@ -293,6 +322,7 @@ class NodeAccess:
             **self.audit_commands.declared(),
             **self.quota_commands.declared(),
             MakePass: anybody(each(self.passes.make)),
+            EndPasses: anybody(each(self.passes.end)),
         }
 
     def guarded(self, declared: Declarations, roles: Collection[str]) -> Handlers:
@@ -351,7 +381,10 @@ async def open_access(
                 kerberos=await _kerberos(config),
             )
         )
-        access = NodeAccess(config, users, nodes, audit, proofs, sessions)
+        by_issuer = _by_issuer(config)
+        if by_issuer is not None:
+            stack.push_async_callback(by_issuer.close)
+        access = NodeAccess(config, users, nodes, audit, proofs, sessions, by_issuer)
         for part in (access.guard, access.broker, access.audit_commands, access.quota_commands):
             stack.callback(part.close)
         await _carry_operators(config, users)
@@ -376,6 +409,13 @@ async def _kerberos(config: Config) -> KerberosProofs | None:
     )
     await service.check()
     return KerberosProofs(service, config.access.kerberos_rules(), config.kerberos.node_patterns())
+
+
+def _by_issuer(config: Config) -> OidcLogins | None:
+    """The issuer itself is asked only when somebody logs in: a node starts without it."""
+    if not config.oidc.issuer or "console" not in config.active_roles():
+        return None
+    return OidcLogins(config.oidc, redirect_path=config.http_base_path + PAGE_PATH)
 
 
 def check_all_declared(declared: Declarations, roles: Collection[str]) -> None:

@@ -75,7 +75,7 @@ class Doors:
             rules=config.access.certificate_rules(),
             refused=lambda refused: access().trail.login_refused(refused),
         )
-        self.routes = Routes()
+        self.routes = Routes(config.http_base_path)
         """What the HTTP port serves; the subjects add theirs before it is opened."""
         self.web: HttpServer | None = None
         self.mqtt: Mqtt | None = None
@@ -174,6 +174,7 @@ class Doors:
                     self.listeners.turns,
                     keepalive_ms=self._config.keepalive_ms,
                 ),
+                behind.access.ways(),
             )
         self.web = web = HttpServer(
             self.routes,

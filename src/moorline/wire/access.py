@@ -366,9 +366,22 @@ class PassMade(Answer, frozen=True, gc=False, tag=243):
     expires_us: int
 
 
+class EndPasses(Call, frozen=True, gc=False, tag=624):
+    """Logs out: that pass of whoever asks ends, or all of its passes, and with them every page that came in
+    by one, or asked for one."""
+
+    text: TokenText = ""
+    """Nothing is all of them."""
+
+
+class PassesEnded(Answer, frozen=True, gc=False, tag=625):
+    count: int
+
+
 COMMANDS = (
     WhoAmI
     | MakePass
+    | EndPasses
     | AddGrant
     | RemoveGrant
     | ListGrants
@@ -393,6 +406,7 @@ COMMANDS = (
 EVENTS = (
     Identified
     | PassMade
+    | PassesEnded
     | GrantChanged
     | GrantsListed
     | GrantChecked

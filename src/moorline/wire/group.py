@@ -15,6 +15,7 @@ from moorline.limits import (
     GROUP_ROWS_PER_PAGE_MAX,
     GROUPS_PER_PAGE_MAX,
     MEMBER_LENGTH_MAX,
+    OIDC_GROUPS_MAX,
     OPERATOR_LENGTH_MAX,
     PRINCIPAL_CHARACTERS_MAX,
     START_LENGTH_MAX,
@@ -74,6 +75,11 @@ class Originator(msgspec.Struct, frozen=True, array_like=True, gc=False):
     principal: Annotated[str, Meta(max_length=PRINCIPAL_CHARACTERS_MAX)] = ""
     proof: Code = ""
     is_local: bool = False
+    groups: Annotated[
+        tuple[Annotated[str, Meta(max_length=PRINCIPAL_CHARACTERS_MAX)], ...],
+        Meta(max_length=OIDC_GROUPS_MAX),
+    ] = ()
+    """Those of users that its proof gives, where that is one of an issuer."""
 
 
 class ListGroups(Call, frozen=True, gc=False, tag=121):

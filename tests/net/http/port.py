@@ -18,7 +18,7 @@ from moorline.core.descriptors import Descriptors, Use
 from moorline.core.door import Door
 from moorline.net.authentication import Authentication
 from moorline.net.descriptors import of_process
-from moorline.net.http.logins import WebAdmission
+from moorline.net.http.logins import Proxies, WebAdmission
 from moorline.net.http.messages import Request, Response, Static, json_response, text_response
 from moorline.net.http.peer import Peer
 from moorline.net.http.routes import Entry, Route, Routes, SocketRoute
@@ -82,6 +82,8 @@ class Port:
         descriptors: Descriptors | None = None,
         is_proxied: bool = False,
         mechanisms: tuple[str, ...] = MECHANISMS,
+        proxies: Proxies = Proxies(),  # noqa: B008  # frozen
+        base_path: str = "",
     ) -> None:
         self.directory = Directory()
         self.passes: dict[bytes, Pass] = {}
@@ -94,7 +96,7 @@ class Port:
         self.posted: list[bytes] = []
         self.bound = 1_000_000
         self.tls = tls
-        self.routes = Routes()
+        self.routes = Routes(base_path)
         self._add_routes()
         account = descriptors or of_process(1_000, shards=0)
         self.connections = Door(account, Use.CONNECTIONS)
@@ -111,6 +113,7 @@ class Port:
                 entered=self._enter,
                 refused=self.refused.append,
                 find_pass=self.passes.get,
+                proxies=proxies,
             ),
             account,
             tls=tls,

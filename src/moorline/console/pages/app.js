@@ -4,6 +4,7 @@ import { access } from "./access.js";
 import { h, replace, shown } from "./draw.js";
 import { groups } from "./groups.js";
 import { CallFailed, Link } from "./link.js";
+import { Login } from "./login.js";
 import { messages } from "./messages.js";
 import { overview } from "./overview.js";
 import { paths } from "./paths.js";
@@ -11,7 +12,6 @@ import { queues } from "./queues.js";
 import { services } from "./services.js";
 import { topics } from "./topics.js";
 
-const KEPT = "moorline-proof";
 const TOLD_MS = 8_000;
 const VIEWS = { "": overview, queues, services, topics, messages, groups, paths, access };
 
@@ -30,12 +30,14 @@ const link = new Link(new URL("socket", location.href).href.replace(/^http/, "ws
   if (how === "open") {
     state.textContent = link.welcome.node;
     document.title = `${link.welcome.node} · Moorline`;
+    login.opened();
     drawFirst();
   } else if (how === "refused") {
-    forget();
-    showLogin(text);
+    login.refused(text);
   }
 });
+
+const login = new Login(link, main, views);
 
 /** What views have of the page. */
 const page = {
@@ -111,58 +113,12 @@ async function draw() {
   if (view.everyMs) timer = setTimeout(() => (document.hidden ? null : draw()), view.everyMs);
 }
 
-function showLogin(text) {
-  replace(views);
-  const take = (event) => {
-    event.preventDefault();
-    const fields = new FormData(event.target);
-    const secret = fields.get("secret");
-    const user = fields.get("user");
-    enter(user ? { mechanism: "password", proof: `${user}\0${secret}` } : { mechanism: "token", proof: secret });
-  };
-  replace(
-    main,
-    h("h1", {}, "Who looks?"),
-    text && h("p", { class: "badge warn" }, text),
-    h("p", {}, "On the machine of the node, ", h("code", {}, "moor console"), " prints an address that opens this page as you. Or:"),
-    h(
-      "form",
-      { class: "login", submit: take },
-      h("label", {}, "User (empty for a token)", h("input", { name: "user", autocomplete: "username" })),
-      h("label", {}, "Password or token", h("input", { name: "secret", type: "password", autocomplete: "current-password", required: true })),
-      h("button", { class: "strong" }, "Log in"),
-    ),
-  );
-}
-
-function enter(proof) {
-  sessionStorage.setItem(KEPT, JSON.stringify(proof));
-  link.open(proof);
-}
-
-function forget() {
-  sessionStorage.removeItem(KEPT);
-}
-
-function begin() {
-  const pass = /^#pass=([\w-]+)$/.exec(location.hash);
-  if (pass) {
-    // Not left in the address, where it would be copied along.
-    history.replaceState(null, "", location.pathname);
-    enter({ mechanism: "pass", proof: pass[1] });
-    return;
-  }
-  const kept = sessionStorage.getItem(KEPT);
-  // Without a proof the node may still know us, by a certificate.
-  link.open(kept ? JSON.parse(kept) : null);
-}
-
 addEventListener("hashchange", () => {
-  if (/^#pass=/.test(location.hash)) begin();
+  if (/^#pass=/.test(location.hash)) login.begin();
   else if (link.welcome) {
     drawFirst();
     main.focus();
   }
 });
 document.addEventListener("visibilitychange", () => document.hidden || draw());
-begin();
+login.begin();

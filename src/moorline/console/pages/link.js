@@ -67,13 +67,15 @@ export class Link {
   #proof = null;
   #retry = 0;
   welcome = null;
+  /** Hears what the node wants to have answered before its welcome, as base64. */
+  challenged = () => {};
 
   constructor(url, changed) {
     this.url = url;
     this.changed = changed;
   }
 
-  /** A proof is {mechanism, proof}: a pass, a token, or a user and a password. */
+  /** A proof is {mechanism, proof}: a pass, a token, a user and a password, or the word of an issuer. */
   async open(proof) {
     this.#proof = proof;
     clearTimeout(this.#retry);
@@ -91,13 +93,20 @@ export class Link {
     this.#connect();
   }
 
+  /** By this it comes back, when the connection has ended. */
+  prove(proof) {
+    this.#proof = proof;
+  }
+
   /** No more tries: the proof is not taken, or nobody looks any more. */
   close() {
     clearTimeout(this.#retry);
     const socket = this.#socket;
     this.#socket = null;
+    this.welcome = null;
     socket?.close();
-    this.#fail("nobody waits for it any more");
+    // Nobody waits for them any more: what was being drawn by them is not drawn.
+    this.#calls.clear();
   }
 
   /** The answer to a call, by its fields. */
@@ -154,6 +163,9 @@ export class Link {
           break;
         case "Ping":
           this.#socket.send(JSON.stringify([this.#shapes.packed("Pong", { token: message.token })]));
+          break;
+        case "Challenge":
+          this.challenged(message.proof);
           break;
         case "Goodbye":
           this.#goodbye(message);

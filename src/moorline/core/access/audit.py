@@ -68,6 +68,7 @@ class AuditProof(Enum):
     TOKEN = "token"  # noqa: S105
     NODE = "node"
     KERBEROS = "kerberos"
+    OIDC = "oidc"
     NOTHING = "nothing"
 
 

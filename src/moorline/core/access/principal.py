@@ -43,6 +43,7 @@ class Proof(Enum):
     TOKEN = "token"  # noqa: S105
     NODE = "node"
     KERBEROS = "gssapi"
+    OIDC = "oidc"
     NOTHING = "nothing"
 
 

@@ -77,6 +77,12 @@ class Origin(msgspec.Struct, frozen=True):
         host, port = authority_of(authority)
         return cls(scheme.lower(), host, PORTS[scheme.lower()] if port is None else port)
 
+    def __str__(self) -> str:
+        """As browsers write it."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        is_usual = self.port == PORTS[self.scheme]
+        return f"{self.scheme}://{host}" if is_usual else f"{self.scheme}://{host}:{self.port}"
+
 
 def authority_of(text: str) -> tuple[str, int | None]:
     """Host and port, in one spelling: lower case, no dot at the end, addresses as Python writes them."""
@@ -153,6 +159,12 @@ class Judged(msgspec.Struct, frozen=True):
     """A browser asks for what it shows: nobody is `@loopback` by that."""
     other_origin: str = ""
     """The origin that was named in the settings, as it wrote itself: its page may read the answer."""
+
+
+def own_origin(asking: Asking, scheme: str) -> str:
+    """That by which the node was called, of a request that was judged."""
+    host, port = authority_of(asking.host)
+    return str(Origin(scheme, host, PORTS[scheme] if port is None else port))
 
 
 class Misjudged(msgspec.Struct, frozen=True):

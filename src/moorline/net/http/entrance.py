@@ -24,7 +24,7 @@ class Entrance:
         self._logins = logins
         self._ended = ended
         self._peer: Peer | None = None
-        self._brought: tuple[bytes, bool, bool] | None = None
+        self._brought: tuple[bytes, bool, bool, Facts] | None = None
 
     def nobody(self) -> Peer:
         """Whoever asks where no login is wanted."""
@@ -32,17 +32,19 @@ class Entrance:
 
     def login(self, head: Head, request: Request, *, is_later: bool) -> Entering:
         """The peer of the last request, if this one brings the same; or else a new login."""
-        judged, asking, upgrade = head.judged, head.asking, head.upgrade
+        judged, asking, upgrade, facts = head.judged, head.asking, head.upgrade, head.facts
         assert judged is not None
         assert asking is not None
+        assert facts is not None
         brought = Brought.by_headers(request.headers, upgrade.token if upgrade is not None else "")
-        mark = brought.mark(), judged.is_page, asking.is_forwarded
+        # A proxy asks for one client and then for another by the same connection.
+        mark = brought.mark(), judged.is_page, asking.is_forwarded, facts
         peer = self._peer
         if peer is not None and peer.is_open and peer.is_entered and mark == self._brought:
             return peer
         self.end()
         self._brought = mark
-        return self._logins.login(self.facts, judged, asking, brought, is_later=is_later)
+        return self._logins.login(facts, judged, asking, brought, is_later=is_later)
 
     def keep(self, peer: Peer) -> None:
         self._peer = peer

@@ -5,6 +5,7 @@ Whatever can be said without the body is said here, so that a body that nobody w
 
 import msgspec
 
+from moorline.core.access.base_path import below
 from moorline.core.access.web_origin import Asking, Judged
 from moorline.limits import HTTP_HEADERS_MAX, HTTP_PREFLIGHT_S
 from moorline.net.http.logins import Facts, Logins
@@ -22,6 +23,8 @@ class Head(msgspec.Struct):
     judged: Judged | None = None
     """None where nothing was judged: at a route that is open to all."""
     asking: Asking | None = None
+    facts: Facts | None = None
+    """Of whoever is behind the proxy, where one is trusted."""
     upgrade: Upgrade | None = None
 
 
@@ -41,6 +44,7 @@ def _refusal(
 ) -> Response | None:
     if len(request.headers) > HTTP_HEADERS_MAX:
         return text_response(f"more than {HTTP_HEADERS_MAX} headers\n", 431)
+    request.path = below(routes.base_path, request.path)
     methods = routes.at(request.path)
     if not methods:
         return routes.missing
@@ -54,7 +58,7 @@ def _refusal(
         judged = logins.judge(facts, request.method, request.headers)
         if isinstance(judged, Response):
             return judged
-        head.judged, head.asking = judged
+        head.judged, head.asking, head.facts = judged
     if found is None:
         return _preflight(methods, head.judged)
     if isinstance(route, SocketRoute):

@@ -23,8 +23,9 @@ import msgspec
 
 from moorline.config.addresses import Address
 from moorline.core.access.certificate import CertificateProblem
+from moorline.core.access.forwarded import Client, Family, client_of
 from moorline.core.access.principal import Proof
-from moorline.core.access.web_origin import Asking, Judged, Misjudged, WebNames
+from moorline.core.access.web_origin import Asking, Judged, Misjudged, WebNames, own_origin
 from moorline.core.proof import ProofAccepted
 from moorline.errors import NotAuthorized, OverQuota
 from moorline.limits import HTTP_LOGIN_MS
@@ -41,6 +42,7 @@ from moorline.net.clock import wall_ms
 from moorline.net.http.messages import BadRequest, Headers, Response, refusal
 from moorline.net.http.peer import Peer
 from moorline.net.listener import Describer, LoginRefused, ServerTls
+from moorline.net.proxy_head import Network, is_trusted
 from moorline.net.session_rights import SessionRights
 from moorline.net.tls import Identity
 
@@ -109,10 +111,44 @@ class Facts(msgspec.Struct, frozen=True):
     is_encrypted: bool
     certificate: bytes = b""
     """As DER; empty if none was shown."""
+    told_scheme: str = ""
+    """By which the client reached a proxy that is trusted."""
+    told_host: str = ""
+    is_by_proxy: bool = False
+    """Whether a proxy that is trusted stands between: address and scheme are then what it says."""
 
     @property
     def scheme(self) -> str:
-        return "https" if self.is_encrypted else "http"
+        return self.told_scheme or ("https" if self.is_encrypted else "http")
+
+
+class Proxies(msgspec.Struct, frozen=True):
+    """Who may say for whom it asks, and in which headers."""
+
+    networks: tuple[Network, ...] = ()
+    family: Family = "x-forwarded"
+
+    def facts_of(self, facts: Facts, headers: list[tuple[bytes, bytes]]) -> Facts:
+        """Those of the client, if a proxy that is trusted asks; ValueError if it cannot be understood."""
+        if not facts.address or not self.is_trusted(facts.address):
+            return facts
+        client = client_of(headers, self.family, self.is_trusted)
+        # Between it and us nobody may listen either: on this machine, or over our own TLS.
+        is_near = facts.is_encrypted or Address("tcp", facts.address, 0).is_loopback
+        if client is None:
+            client = Client(facts.address)
+        return Facts(
+            client.address,
+            facts.own_address,
+            is_near and client.scheme == "https",
+            b"",  # what the proxy proves is not what its clients have proven
+            client.scheme or facts.scheme,
+            client.host,
+            is_by_proxy=True,
+        )
+
+    def is_trusted(self, address: str) -> bool:
+        return is_trusted(address.partition("%")[0], self.networks)
 
 
 class Passed(Protocol):
@@ -122,6 +158,18 @@ class Passed(Protocol):
     def identity(self) -> Identity: ...
     @property
     def is_local(self) -> bool: ...
+    def hold(self, holder: Peer) -> None:
+        """It ends with the pass."""
+
+
+class ByIssuer(Protocol):
+    """Logins by an issuer of OpenID Connect: `access.oidc.OidcLogins`. `NotAuthorized` says why not."""
+
+    async def begin(self, origin: str) -> bytes:
+        """What a page of that origin must know to go there."""
+
+    async def finish(self, said: bytes, origin: str, address: str) -> Identity:
+        """Whom it proves, what a page brings from there."""
 
 
 class WebAdmission(msgspec.Struct, frozen=True):
@@ -140,6 +188,8 @@ class WebAdmission(msgspec.Struct, frozen=True):
     """Gives the rights to whoever comes in, or closes it."""
     refused: Callable[[LoginRefused], None] = lambda _: None
     find_pass: Callable[[bytes], Passed | None] = lambda _: None
+    proxies: Proxies = Proxies()
+    by_issuer: ByIssuer | None = None
 
 
 class Logins:
@@ -169,18 +219,21 @@ class Logins:
 
     def judge(
         self, facts: Facts, method: str, headers: list[tuple[bytes, bytes]]
-    ) -> tuple[Judged, Asking] | Response:
-        """Whether what asks may ask at all."""
+    ) -> tuple[Judged, Asking, Facts] | Response:
+        """Whether what asks may ask at all, and whoever it is behind a proxy that is trusted."""
         try:
             asking = Asking.of(method, headers)
+            facts = self._admission.proxies.facts_of(facts, headers)
         except ValueError as error:
             return refusal(400, "BAD_REQUEST", str(error))
+        if facts.told_host:
+            asking = msgspec.structs.replace(asking, host=facts.told_host)
         verdict = self._admission.names.judge(
             asking, scheme=facts.scheme, own_address=facts.own_address
         )
         if isinstance(verdict, Misjudged):
             return refusal(verdict.status, verdict.code, verdict.text)
-        return verdict, asking
+        return verdict, asking, facts
 
     def login(
         self, facts: Facts, judged: Judged, asking: Asking, brought: Brought, *, is_later: bool
@@ -190,8 +243,9 @@ class Logins:
         admission = self._admission
         peer = self.nobody(facts)
         is_loopback = Address("tcp", facts.address, 0).is_loopback
-        peer.is_forwarded = asking.is_forwarded or admission.is_proxied
+        peer.is_forwarded = asking.is_forwarded or admission.is_proxied or facts.is_by_proxy
         peer.is_local = is_loopback and not peer.is_forwarded and not judged.is_page
+        peer.origin = own_origin(asking, facts.scheme)
         if self._tls is not None and facts.certificate:
             shown = self._tls.trust.describe(facts.certificate, wall_ms())
             if isinstance(shown, CertificateProblem):
@@ -201,14 +255,16 @@ class Logins:
             return self._by_proof(peer, brought)
         return self._by_transport(peer, is_later=is_later)
 
-    async def prove(self, peer: Peer, brought: Brought, /) -> None:
-        """A proof that comes later: the peer has entered by it, or this raises."""
+    async def prove(self, peer: Peer, brought: Brought, /) -> bytes:
+        """A proof that comes later: the peer has entered by it, or must answer first, or this raises."""
         if peer.has_proven:
             raise NotAuthorized("this connection has proven who it is: open another one")
         if peer in self._proving:
             raise NotAuthorized("a proof is being checked already")
         self._proving.add(peer)
         try:
+            if brought.mechanism == Proof.OIDC.value and not brought.proof:
+                return await self._begun_by_issuer(peer)
             found = await self._checked(peer, brought)
         finally:
             self._proving.discard(peer)
@@ -217,10 +273,13 @@ class Logins:
         if not peer.is_open:
             raise NotAuthorized("the connection ended before its proof was checked")
         peer.become(found)
+        if brought.mechanism == PASS and (passed := self._admission.find_pass(brought.proof)):
+            passed.hold(peer)
         self._enter(peer)
         if not peer.is_open:
             over = OverQuota if peer.end_code == OverQuota.code else NotAuthorized
             raise over(peer.end_text)
+        return b""
 
     # --- inside -----------------------------------------------------------------------------------
 
@@ -259,6 +318,8 @@ class Logins:
         """Whom it proves, or why nobody."""
         if brought.mechanism == PASS:
             return self._passed(peer, brought)
+        if brought.mechanism == Proof.OIDC.value:
+            return await self._by_issuer(peer, brought.proof)
         taken = self._taken(peer)
         if taken is None or brought.mechanism not in taken.proofs:
             names = ", ".join(taken.mechanisms) if taken is not None else "nothing"
@@ -291,9 +352,34 @@ class Logins:
             verdict.proven_name,
         )
 
+    async def _begun_by_issuer(self, peer: Peer) -> bytes:
+        issuer = self._issuer_for(peer)
+        async with asyncio.timeout(HTTP_LOGIN_MS / 1_000):
+            return await issuer.begin(peer.origin)
+
+    async def _by_issuer(self, peer: Peer, said: bytes) -> Identity | str:
+        try:
+            issuer = self._issuer_for(peer)
+            async with asyncio.timeout(HTTP_LOGIN_MS / 1_000):
+                return await issuer.finish(said, peer.origin, peer.peer_address)
+        except TimeoutError:
+            text = "the proof cannot be checked now: try again later"
+        except NotAuthorized as error:
+            text = str(error)
+        self._tell(peer, Proof.OIDC.value, "", text)
+        return text
+
+    def _issuer_for(self, peer: Peer) -> ByIssuer:
+        if self._admission.by_issuer is None:
+            raise NotAuthorized("no issuer is named here: oidc.issuer")
+        if not _is_private(peer):
+            raise NotAuthorized(
+                "a login is not taken over a connection that others can read: use https"
+            )
+        return self._admission.by_issuer
+
     def _passed(self, peer: Peer, brought: Brought) -> Identity | str:
-        is_near = not peer.is_forwarded and Address("tcp", peer.peer_address, 0).is_loopback
-        is_private = peer.is_encrypted or is_near
+        is_private = _is_private(peer)
         found = self._admission.find_pass(brought.proof) if is_private else None
         if found is None:
             text = "this pass is not known here, or has ended: ask for another one"
@@ -304,8 +390,10 @@ class Logins:
         proof = found.identity.proof
         mechanism = BY_NOTHING if proof is Proof.NOTHING else proof.value
         taken = self._taken(peer)
-        # What a ticket proves HTTP has no other way for; all else the address names, or does not take.
-        if proof is not Proof.KERBEROS and (taken is None or mechanism not in taken.mechanisms):
+        # What a ticket proves HTTP has no other way for, and an issuer is named for this port alone; all else
+        # the address names, or does not take.
+        is_named = proof in (Proof.KERBEROS, Proof.OIDC)
+        if not is_named and (taken is None or mechanism not in taken.mechanisms):
             text = (
                 f"this pass was asked for by a proof that is not taken here ({mechanism}): ask for one as "
                 "somebody else"
@@ -351,6 +439,12 @@ class Logins:
 
     def _tell(self, peer: Peer, mechanism: str, claimed: str, text: str) -> None:
         self._admission.refused(LoginRefused(peer.peer_address, mechanism, claimed, text))
+
+
+def _is_private(peer: Peer) -> bool:
+    """Whether nobody between can read what it says."""
+    is_near = not peer.is_forwarded and Address("tcp", peer.peer_address, 0).is_loopback
+    return peer.is_encrypted or is_near
 
 
 _TAKES_NOTHING: Final = "this address takes no proof that HTTP knows: access.mechanisms says which"

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 class Prove(Protocol):
     """Checks a proof for a peer that is there, and lets it in: `net.http.logins.Logins.prove`."""
 
-    def __call__(self, peer: "Peer", brought: "Brought", /) -> Awaitable[None]: ...
+    def __call__(self, peer: "Peer", brought: "Brought", /) -> Awaitable[bytes]:
+        """Empty once it is in; else what it must answer first."""
 
 
 class Peer:
@@ -45,6 +46,7 @@ class Peer:
         "is_local",
         "is_open",
         "listener",
+        "origin",
         "peer_address",
         "rights",
     )
@@ -63,6 +65,8 @@ class Peer:
         self.is_local = False
         """Whether it is on this machine, and neither a page nor a proxy."""
         self.is_forwarded = False
+        self.origin = ""
+        """That by which a request called the node."""
         self.is_entered = False
         """Whether it is somebody, or anonymous where that is let in: only then it has rights."""
         self.is_open = True
@@ -96,7 +100,15 @@ class Peer:
             if passed
             else Brought.of(token=token, user=user, password=password)
         )
-        await self._prove(self, brought)
+        challenge = await self._prove(self, brought)
+        assert not challenge, "of these proofs none asks back"
+
+    async def login_by_issuer(self, said: bytes) -> bytes:
+        """What a page brings from an issuer, with the same refusals: then it has entered, and this is empty.
+        Without anything, what the page needs to go there."""
+        from moorline.net.http.logins import Brought
+
+        return await self._prove(self, Brought(Proof.OIDC.value, said))
 
     def at_end(self, hook: Callable[[], None]) -> None:
         """Calls it when this login ends; at once if it is over."""

@@ -98,7 +98,9 @@ UPGRADE: Final = "upgrade"
 class Routes:
     """The table. Exact paths come before prefixes, and longer prefixes before shorter ones."""
 
-    def __init__(self) -> None:
+    def __init__(self, base_path: str = "") -> None:
+        """Below `base_path` the same is served as without it."""
+        self.base_path = base_path
         self.missing = text_response("not here\n", 404)
         """What is answered where nothing is."""
         self._exact: dict[str, dict[str, AnyRoute]] = {}
