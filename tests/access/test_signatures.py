@@ -45,9 +45,9 @@ def test_what_others_have_signed_is_right_and_any_change_of_it_is_not(one: dict[
         signature[place] ^= 1
         with pytest.raises(BadToken, match="signature"):
             check_signature(msgspec.structs.replace(token, signature=bytes(signature)), key)
-    for signature in (b"", bytes(len(token.signature)), token.signature + b"\0", b"\0" * 1_000):
+    for other in (b"", bytes(len(token.signature)), token.signature + b"\0", b"\0" * 1_000):
         with pytest.raises(BadToken, match="signature"):
-            check_signature(msgspec.structs.replace(token, signature=bytes(signature)), key)
+            check_signature(msgspec.structs.replace(token, signature=other), key)
 
 
 @pytest.mark.parametrize("alg", ["RS256", "PS256", "ES256", "EdDSA"])
