@@ -1,11 +1,13 @@
-"""What the check of rights and quotas costs a node: CPU for each message that a principal publishes.
+"""What the check of rights and quotas costs a node: CPU for each message that a principal publishes or sends.
 
     python -m bench.rights [--quick] [--json]
 
-Five users of one node publish the same messages, batched and one by one, over the same kind of link:
+Five users of one node publish the same messages, batched and one by one, and send them to queues, over the
+same kind of link:
 
     everything   one row at /topics: a whole run of calls costs one look
-    single       a row for each of its topics, and none above: each topic is looked up
+    single       a row for each of its topics, and none above: each topic is looked up; and a denial at some
+                 queue, so that each queue is too
     subtree      by the row `/topics/%u`
     default      as `everything`, with the bound of topics that the settings have by themselves
     bounded      as `everything`, with bounds of topics, messages and bytes a second that it does not meet
@@ -26,7 +28,7 @@ from moorline.client.moor import Moor
 from moorline.client.topic import record
 from moorline.net.credentials import PasswordCredentials
 
-FLAGS = ["--set=streams.sync=process", "--set=access.quotas="]
+FLAGS = ["--set=streams.sync=process", "--set=queues.sync=process", "--set=access.quotas="]
 TOPICS = 64
 BATCH = 200
 SIDE_BY_SIDE = 8
@@ -48,11 +50,17 @@ class User(NamedTuple):
     prefix: str
     rows: tuple[str, ...]
     bounds: tuple[tuple[str, int], ...] = ()
+    denied: tuple[str, ...] = ()
 
 
 USERS = (
     User("everything", "everything", ("/topics",)),
-    User("single", "single", tuple(f"/topics/single/{number}" for number in range(TOPICS))),
+    User(
+        "single",
+        "single",
+        tuple(f"/topics/single/{number}" for number in range(TOPICS)),
+        denied=("/queues/" + "0" * 48,),
+    ),
     User("subtree", "subtree", ("/topics/%u",)),
     User("default", "default", ("/topics",), (("topics", 100_000),)),
     User(
@@ -82,12 +90,49 @@ async def single(moor: Moor, user: User, messages: int) -> None:
     await asyncio.gather(*(some(number) for number in range(SIDE_BY_SIDE)))
 
 
+class Sending:
+    """To queues that are nobody's: whoever knows an id may send there. They are new for each round."""
+
+    def __init__(self, node: BenchNode) -> None:
+        self._node = node
+        self._ids: list[bytes] = []
+
+    async def prepare(self) -> None:
+        async with connect(self._node.address) as operator:
+            self._ids = [queue.id for queue in await operator.create_queues(TOPICS)]
+
+    async def empty(self) -> None:
+        """New ones: what waits in a queue is not a part of what a send costs."""
+        async with connect(self._node.address) as operator:
+            for one in self._ids:
+                await operator.queue(one).delete()
+        await self.prepare()
+
+    async def batched(self, moor: Moor, _: User, messages: int) -> None:
+        some = [(self._ids[at % TOPICS], b"x" * 100) for at in range(BATCH)]
+
+        async def send() -> None:
+            for _ in range(messages // BATCH // SIDE_BY_SIDE):
+                await moor.send_all(some)
+
+        await asyncio.gather(*(send() for _ in range(SIDE_BY_SIDE)))
+
+    async def single(self, moor: Moor, _: User, messages: int) -> None:
+        async def send(first: int) -> None:
+            for at in range(messages // SIDE_BY_SIDE):
+                await moor.send(self._ids[(first + at) % TOPICS], b"x" * 100)
+
+        await asyncio.gather(*(send(number) for number in range(SIDE_BY_SIDE)))
+
+
 async def prepare(address: str) -> None:
     async with connect(address) as operator:
         for user in USERS:
             await operator.access.add_user(user.name, b"x")
             for path in user.rows:
                 await operator.access.add_grant(path, user.name, "w")
+            for path in user.denied:
+                await operator.access.add_grant(path, user.name, denies="w")
             for quota, bound in user.bounds:
                 await operator.access.set_quota(user.name, quota, bound)
 
@@ -114,9 +159,13 @@ async def run(report: Report, folder: Path, quick: bool) -> None:
     plan = QUICK if quick else FULL
     with BenchNode(folder, FLAGS) as node:
         await prepare(node.address)
+        sending = Sending(node)
+        await sending.prepare()
         for kind, work, messages in (
             ("batched", batched, plan.batched),
             ("single messages", single, plan.single),
+            ("batched sends", sending.batched, plan.batched),
+            ("single sends", sending.single, plan.single),
         ):
             tell(kind)
             found: dict[str, list[float]] = {user.name: [] for user in USERS}
@@ -124,6 +173,7 @@ async def run(report: Report, folder: Path, quick: bool) -> None:
                 turned = USERS[number % len(USERS) :] + USERS[: number % len(USERS)]
                 for user in turned:
                     found[user.name].append(await round_of(node, user, work, messages))
+                await sending.empty()
             medians = {name: statistics.median(times) for name, times in found.items()}
             for name, median in medians.items():
                 if name == EVERYTHING:

@@ -406,6 +406,13 @@ CHECKPOINT_SPARE_BYTES = 256 * KIB
 PRINCIPAL_CHARACTERS_MAX = 255
 """Longest principal: what Postgres, Kerberos and file names of most systems take of a name."""
 
+PROOF_MARK_BYTES = 32
+"""What a resolver notes of the password or token by which the holder of a value's token was proven: the
+versions of both in the catalog, and the first half of the token's hash."""
+
+HOMES_TOLD_MAX = 8
+"""Homes that a certificate of several nodes names, told where it is refused: enough to see whose it is."""
+
 PASSWORD_BYTES_MAX = 1_024
 """Longest password as UTF-8. Who sends more wants us to hash it."""
 
@@ -1807,6 +1814,10 @@ ENTRIES_LISTED_MAX = 65_536
 
 ENTRIES_TAKEN_AT_ONCE = 64
 """Entries that a publisher brings, between two of which others have their turn: half a ms."""
+
+SUBTREES_JUDGED_MAX = 4_096
+"""Subtrees whose right is remembered while the entries of one publisher are judged again; what is in others
+is looked up path by path."""
 
 ENTRIES_PURGED_AT_ONCE = 64
 """Entries of a publisher that is gone, between two of which others have their turn: far below a slice."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from moorline.access.rights import Rights
 from moorline.access.rights_table import RightsTable
-from moorline.catalog.access import Loaded, Removal, Version
+from moorline.catalog.access import Loaded, Removal, TokenRow, UserState, Version
 from moorline.core.access.freshness import Freshness
 from moorline.core.access.principal import Proof
 from moorline.core.access.right import letters_of
@@ -27,6 +27,8 @@ class Rows:
         self._rows = {(row.path, row.subject): (0, row) for row in rows}
         self._members: dict[tuple[str, str], int] = {}
         self._owners: dict[str, tuple[int, str]] = {}
+        self._users: dict[str, tuple[int, UserState]] = {}
+        self._tokens: dict[bytes, tuple[int, TokenRow]] = {}
         self._removed: list[tuple[int, Removal]] = []
         self._versions = [Version(0, uuid.uuid4().hex)]
 
@@ -46,6 +48,25 @@ class Rows:
 
     def map_owner(self, known_as: str, principal: str) -> None:
         self._owners[known_as] = (self._next(), principal)
+
+    def put_user(self, name: str, *, is_disabled: bool = False) -> int:
+        """Changes it, or makes it; its version then."""
+        at = self._next()
+        self._users[name] = (at, UserState(at, is_disabled))
+        return at
+
+    def remove_user(self, name: str) -> None:
+        del self._users[name]
+        self._removed.append((self._next(), Removal("user", name, "")))
+
+    def put_token(self, digest: bytes, owner: str) -> int:
+        at = self._next()
+        self._tokens[digest] = (at, TokenRow(owner, "t", None))
+        return at
+
+    def remove_token(self, digest: bytes) -> None:
+        del self._tokens[digest]
+        self._removed.append((self._next(), Removal("token", "", digest.hex())))
 
     def forget_versions(self) -> None:
         """As after a backup was restored: the number is lower, and nobody knows the later ones."""
@@ -73,8 +94,8 @@ class Rows:
                 if at > since
             ],
             members=[one for one, at in self._members.items() if at > since],
-            users=[],
-            tokens=[],
+            users=[(name, state) for name, (at, state) in self._users.items() if at > since],
+            tokens=[(digest, row) for digest, (at, row) in self._tokens.items() if at > since],
             quotas=[],
             owners=[(old, name) for old, (at, name) in self._owners.items() if at > since],
         )

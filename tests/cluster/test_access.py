@@ -4,15 +4,17 @@ the catalog."""
 import asyncio
 import signal
 from collections.abc import AsyncIterator
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
 from tests.catalog.nodes import pretend
 from tests.cluster.proxy import CatalogProxy
 from tests.cluster.running import SMALL, Got, Nodes, join, links_of, members, until
 from tests.mqtt.wire_client import WireClient
-from tests.net.authority import Authority
+from tests.net.authority import CLIENT, SERVER, Authority
 from tests.process.nodes import NodeProcess
 from tests.process.proving import audited, over, proven, read_audit, who
 
@@ -255,6 +257,45 @@ async def test_nodes_with_an_authority_of_their_own_link_and_users_are_no_nodes(
         lambda: wanted in {(*told, line["detail"]["reason"]) for told, line in denied_logins(a)},
         what="it is in the audit",
     )
+
+
+async def test_nodes_may_share_a_certificate_that_names_all_of_them(
+    nodes: Nodes, catalog: Catalog, tmp_path: Path
+) -> None:
+    """A11: it is of the homes that it names, and makes nobody another one."""
+    authority = Authority("nodes")
+    ca = authority.write(tmp_path / "ca.pem")
+    here = x509.IPAddress(ip_address("127.0.0.1"))
+    names = [x509.DNSName(f"{home}.nodes.example") for home in "ab"]
+    shared = authority.issue("cluster", uses=(SERVER, CLIENT), others=[here, *names])
+    file = shared.write(tmp_path / "shared.pem")
+    for home in "ab":
+        await nodes.start(
+            home,
+            settings=SMALL,
+            flags=[
+                "--listen=tls://127.0.0.1:0",
+                f"--tls-certificate={file}",
+                f"--tls-key={file}",
+                f"--set=tls_node_ca={ca}",
+                "--set=access.node_certificates=san:dns:*.nodes.example={}",
+            ],
+        )
+    a, b = nodes.alive()["a"], nodes.alive()["b"]
+    assert "does not name the home of this node" not in a.errors + b.errors
+    got = Got()
+    async with (
+        members(join(a, "$shared/billing/orders/#", got, "on a")),
+        moorline.connect(b.address, reconnect=False) as moor,
+    ):
+        await moor.publish("orders/eu", b"m")
+        await got.has([b"m"])
+    secret = (await AccessCatalog(catalog).secrets()).current
+    await pretend(catalog, "ghost", addresses=["tcp://127.0.0.1:1"])
+    ghost = NodeCredentials(secret, "ghost", "a")
+    with pytest.raises(CertificateMisused, match="your certificate is of the node 'a', 'b'"):
+        async with proven(a._found(r"(tls://\S+)"), ghost, ca=ca, certificate=file):
+            pass
 
 
 async def test_a_node_whose_own_certificate_names_another_is_told_so(

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+import msgspec
 from tests.access.world import World
 from tests.resolver.publishing import Listener, WirePublisher, caller_to
 
@@ -36,6 +37,9 @@ class ResolverServer:
         self.world = world
         self.principal = "anonymous"
         """Whom the next connection is taken for."""
+        self.is_far = False
+        """Whether that one has the rights of somebody elsewhere."""
+        self.user_version = 0
         self.session: Session | None = None
         """The one that came last."""
         self.refusals: list[tuple[str, str, str]] = []
@@ -46,7 +50,7 @@ class ResolverServer:
             settings,
             self._nodes,
             self._homes,
-            world.table.rights,
+            world.table,
             self.refused,
             is_new=is_new,
         )
@@ -129,7 +133,9 @@ class ResolverServer:
         proof = Proof.NOTHING if is_anonymous else Proof.PASSWORD
         name = account_of(self.principal, session.is_local)
         session.allowance = Allowance(self.quotas, self.quotas.held_by(name), name)
-        return self.world.table.rights(self.principal, proof, is_local=session.is_local)
+        session.identity = msgspec.structs.replace(session.identity, user_version=self.user_version)
+        is_local = session.is_local and not self.is_far
+        return self.world.table.rights(self.principal, proof, is_local=is_local)
 
     async def _nodes(self, silent_ms: int) -> list[NodeRow]:  # noqa: ARG002
         return self.nodes

@@ -56,7 +56,7 @@ async def test_a_thousand_holders_are_judged_in_steps() -> None:
             (f"/a/{number}", 1, Holder(f"user-{number}", "password", False))
             for number in range(1_000)
         ]
-        assert len(list(judging(server.world.table.rights, registration, claims))) == 1_000
+        assert len(list(judging(server.world.table, registration, claims))) == 1_000
         told = await publisher.judge(claims)
         assert (len(told.permissions), told.unknown) == (1_000, [])
 

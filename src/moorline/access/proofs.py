@@ -45,7 +45,12 @@ from moorline.core.access.principal import (
 from moorline.core.access.throttle import Attempt, Outcome, Throttle, Wait
 from moorline.core.proof import ProofAccepted, ProofContinues, ProofRefused
 from moorline.errors import CertificateMisused
-from moorline.limits import CREDENTIAL_BYTES_MAX, NONCE_BYTES, PRINCIPAL_CHARACTERS_MAX
+from moorline.limits import (
+    CREDENTIAL_BYTES_MAX,
+    HOMES_TOLD_MAX,
+    NONCE_BYTES,
+    PRINCIPAL_CHARACTERS_MAX,
+)
 from moorline.net.authentication import Exchange, Verdict
 from moorline.net.clock import monotonic_ms, wall_ms
 
@@ -337,18 +342,22 @@ class NodeExchange:
         if certificate is None or not certificate.is_of_node_authority:
             return NO_NODE
         try:
-            home = rules.principal_of(certificate.named)
+            homes = rules.homes_of(certificate.named)
         except ValueError as error:
             return ProofRefused(f"your certificate names no node: {error}", CertificateMisused.code)
-        if call is None or call.caller == home:
+        if call is None or call.caller in homes:
             return None
         # Both names are its own words: it learns nothing by them, and whoever set it up learns what to mend.
         log.warning(
             "a node shows the certificate of another one",
-            extra={"claims": call.caller[:PRINCIPAL_CHARACTERS_MAX], "certificate": home},
+            extra={
+                "claims": call.caller[:PRINCIPAL_CHARACTERS_MAX],
+                "certificate": sorted(homes)[:HOMES_TOLD_MAX],
+            },
         )
+        named = ", ".join(map(repr, sorted(homes)[:HOMES_TOLD_MAX]))
         text = (
-            f"your certificate is of the node {home!r}, and you say that you are another one: show a "
+            f"your certificate is of the node {named}, and you say that you are another one: show a "
             "certificate that names your home, or map its names by access.node_certificates"
         )
         return ProofRefused(text, CertificateMisused.code)

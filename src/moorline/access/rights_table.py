@@ -14,6 +14,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Generator, Mapping
 from contextlib import asynccontextmanager, suppress
+from struct import Struct
 from typing import Protocol
 
 from moorline.access.rights import Rights
@@ -26,6 +27,7 @@ from moorline.errors import MoorlineError
 from moorline.limits import (
     ACCESS_CHANGES_AT_ONCE_MAX,
     ACCESS_LOOKS_PER_REVOCATION,
+    PROOF_MARK_BYTES,
     VERDICTS_KEPT_MAX,
     VERDICTS_OF_ALL_MAX,
 )
@@ -33,6 +35,9 @@ from moorline.net.clock import boot_ms
 from moorline.net.slices import in_slices
 
 log = logging.getLogger("moorline.access")
+
+_MARK_VERSIONS = Struct(">QQ")
+_TOKEN_MARK_BYTES = PROOF_MARK_BYTES - _MARK_VERSIONS.size
 
 
 class Source(Protocol):
@@ -52,6 +57,8 @@ class _Contents:
         """Those of the catalog in which a principal is."""
         self.users: dict[str, UserState] = {}
         self.tokens: dict[bytes, TokenRow] = {}
+        self.token_marks: set[bytes] = set()
+        """What marks have of their hashes."""
         self.quotas: dict[str, dict[str, int]] = {}
         self.owners: dict[str, str] = {}
 
@@ -74,6 +81,7 @@ class _Contents:
             self.groups.setdefault(member, set()).add(group)
         self.users.update(loaded.users)
         self.tokens.update(loaded.tokens)
+        self.token_marks.update(digest[:_TOKEN_MARK_BYTES] for digest, _ in loaded.tokens)
         for subject, kind, amount in loaded.quotas:
             self.quotas.setdefault(subject, {})[kind] = amount
         self.owners.update(loaded.owners)
@@ -87,7 +95,9 @@ class _Contents:
         elif kind == "user":
             self.users.pop(first, None)
         elif kind == "token":
-            self.tokens.pop(bytes.fromhex(second), None)
+            digest = bytes.fromhex(second)
+            self.tokens.pop(digest, None)
+            self.token_marks.discard(digest[:_TOKEN_MARK_BYTES])
         elif kind == "quota":
             kinds = self.quotas.get(first, {})
             kinds.pop(second, None)
@@ -191,6 +201,20 @@ class RightsTable:
 
     def token(self, token_hash: bytes) -> TokenRow | None:
         return self._contents.tokens.get(token_hash)
+
+    def is_taken(self, principal: str, proof: Proof, mark: bytes) -> bool | None:
+        """Whether the password or token of a mark (`Identity.mark`) would be taken now; None where it is
+        newer than this table. Of other proofs the catalog says nothing."""
+        if proof not in (Proof.PASSWORD, Proof.TOKEN) or len(mark) < _MARK_VERSIONS.size:
+            return True
+        of_user, of_token = _MARK_VERSIONS.unpack_from(mark)
+        if self._version is None or max(of_user, of_token) > self._version.number:
+            return None
+        user = self.user(principal)
+        if user is None or user.is_disabled or user.version != of_user:
+            return False
+        token = mark[_MARK_VERSIONS.size :]
+        return not token or token in self._contents.token_marks
 
     @property
     def quotas(self) -> Mapping[str, Mapping[str, int]]:

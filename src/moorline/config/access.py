@@ -38,7 +38,8 @@ class Access(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         list[str],
         text_setting(
             "The same rules for certificates of tls_node_ca: each makes its owner the node of that home, and "
-            "no other. Without rules the common name is the home.",
+            "no other. Without rules the common name is the home. Of several names that match, as of a "
+            "certificate that all nodes share, each is a home.",
             f"a list of {RULE_FORM}",
         ),
     ] = msgspec.field(default_factory=list)

@@ -13,6 +13,7 @@ from moorline.core.access.certificate import PeerCertificate
 from moorline.core.access.principal import ANONYMOUS as ANONYMOUS_NAME
 from moorline.core.access.principal import Proof
 from moorline.errors import ConfigError
+from moorline.limits import PROOF_MARK_BYTES
 from moorline.net.alerts import AlertingContext
 from moorline.net.pem import PRIVATE_KEY, REVOCATION_LIST, Pem, load_pem
 
@@ -39,6 +40,15 @@ class Identity(msgspec.Struct, frozen=True):
     @property
     def name(self) -> str:
         return self.principal
+
+    @property
+    def mark(self) -> bytes:
+        """Which password or token it was, for who judges later whether that would be taken still; nothing for
+        other proofs. Only a half of the token's hash: nobody finds a token by that."""
+        if not self.user_version:
+            return b""
+        versions = self.user_version.to_bytes(8, "big") + self.token_version.to_bytes(8, "big")
+        return versions + self.token[: PROOF_MARK_BYTES - len(versions)]
 
     @property
     def fingerprint(self) -> bytes:

@@ -56,7 +56,7 @@ from moorline.core.access.web_origin import WebNames
 from moorline.core.queue.queue import NODES_OWN
 from moorline.errors import FrameTooLarge, Malformed, MoorlineError, OverQuota, Tampered
 from moorline.journal.disk import FileDisk
-from moorline.limits import ACCESS_LOOKS_PER_REVOCATION, ACCOUNTS_LOOK_MS
+from moorline.limits import ACCESS_LOOKS_PER_REVOCATION, ACCOUNTS_LOOK_MS, HOMES_TOLD_MAX
 from moorline.metrics import Metrics
 from moorline.net.authentication import Authentication
 from moorline.net.http.logins import Proxies, WebAdmission
@@ -488,15 +488,16 @@ def _tell_of_own_certificate(config: Config, home: str) -> None:
     from moorline.net.peer_certificate import described, load_certificates
 
     own = load_certificates(Pem("tls_certificate", config.tls_certificate))[0]
+    named: Collection[str]
     try:
-        named = config.access.node_certificate_rules().principal_of(described(own).named)
+        named = config.access.node_certificate_rules().homes_of(described(own).named)
     except ValueError as error:
-        named = f"nobody ({error})"
-    if named != home:
+        named = (f"nobody ({error})",)
+    if home not in named:
         log.warning(
             "tls_certificate does not name the home of this node: other nodes refuse its links. Issue one "
             "whose common name is the home, or map its names by access.node_certificates on all nodes",
-            extra={"home": home, "certificate": named},
+            extra={"home": home, "certificate": sorted(named)[:HOMES_TOLD_MAX]},
         )
 
 

@@ -25,7 +25,7 @@ async def open_resolver(
         config.resolver,
         catalog.nodes_seen,
         Homes(catalog).all,
-        access.table.rights,
+        access.table,
         access.trail.refused,
         is_new=is_new,
         rules=config.access.certificates,

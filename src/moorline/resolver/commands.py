@@ -13,6 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 
 from moorline.access.guard import Declarations, each_by_itself, own
+from moorline.access.judging import Judging
 from moorline.catalog.catalog import NodeRow
 from moorline.catalog.homes import HomeRow
 from moorline.config.resolver import Resolver
@@ -112,6 +113,7 @@ class ResolverBroker:
         )
         self._refused = refused
         self._turns = Turns()
+        self._judging = Judging(self.publishers.judging.all, self._turns.spawn)
         self._resolve_long = self._turns.spawned(self._resolve_in_slices)
         self._ticked_ms = now_ms
 
@@ -131,8 +133,10 @@ class ResolverBroker:
         self.watches.close()
 
     def judge_soon(self) -> None:
-        """Behind a change of rights: publishers ask again who of their subscribers may stay."""
+        """Behind a change of rights: publishers ask again who of their subscribers may stay, and what they
+        may not publish any more leaves."""
         self.publishers.rights_changed()
+        self._judging.soon()
 
     # --- what readers ask -------------------------------------------------------------------------
 

@@ -14,7 +14,8 @@ from moorline.net.session import Session
 from moorline.net.session_rights import SessionRights
 from moorline.resolver.cluster_entries import ClusterEntries
 from moorline.resolver.delegations import Delegations
-from moorline.resolver.rights import BY_PROOF, MAY_RESOLVE, has_everything, rights_at, why_not
+from moorline.resolver.holders import holder_of
+from moorline.resolver.rights import MAY_RESOLVE, has_everything, rights_at, why_not
 from moorline.wire.resolver import (
     Holder,
     PathsResolved,
@@ -64,7 +65,7 @@ class Finder:
         """In steps, at which it may be interrupted; it returns the answer."""
         self.resolved += len(call.paths)
         rights = session.rights
-        holder = Holder(rights.principal, BY_PROOF[rights.proof], rights.is_local)
+        holder = holder_of(session)
         answer = _Answer(self, rights, holder, len(call.paths), now_ms)
         found: list[ResolvedPath] = []
         for start in range(0, len(call.paths), PATHS_PER_STEP):
@@ -212,6 +213,8 @@ class _Answer:
                 self.expires_s,
                 "",
                 0,
+                holder.ends_s,
+                holder.mark,
             ),
         )
 

@@ -39,7 +39,8 @@ from moorline.net.turns import Turns
 from moorline.resolver.answering_entries import AnsweringEntries
 from moorline.resolver.claimed_address import Dials, claimed, not_proven
 from moorline.resolver.delegations import Delegations
-from moorline.resolver.holders import Judge, judging
+from moorline.resolver.holders import Judge, holder_of, judging
+from moorline.resolver.judging_publishers import JudgingPublishers
 from moorline.resolver.taking import Bounds, Taking
 from moorline.resolver.whose import whose
 from moorline.wire.resolver import (
@@ -98,6 +99,7 @@ class Publishers:
         self._dials = dials
         self._bounds = bounds
         self.taking = Taking(registry, delegations, bounds, changed)
+        self.judging = JudgingPublishers(registry, judge, changed, purge_soon, self._taken_away)
         self._judge = judge
         self._refused = refused
         self._changed = changed
@@ -138,6 +140,12 @@ class Publishers:
             loop = asyncio.get_running_loop()
             self._telling = loop.call_later(RIGHTS_CHANGED_MS / 1_000, self._tell)
 
+    def _taken_away(self, registration: Registration) -> None:
+        """It asks what it has here, and brings what it may have again as soon as it may."""
+        for session, one in self._logins.items():
+            if one is registration and session.is_open:
+                session.send(RightsChanged())
+
     def _tell(self) -> None:
         self._telling = None
         for session, registration in self._logins.items():
@@ -149,6 +157,7 @@ class Publishers:
     async def _open(self, session: Session, call: OpenPublisher) -> PublisherOpened:
         login = self._registry.begin()
         address = claimed(call.address, is_peer_local=session.is_local)
+        holder = holder_of(session)
         claim = Claim(
             session.rights.principal,
             call.instance,
@@ -157,6 +166,9 @@ class Publishers:
             call.priority,
             call.service,
             whose(session),
+            holder.proof,
+            holder.is_local,
+            holder.mark,
         )
         self._dials.check_room(claim.whose)
         self._check_room(claim)
@@ -178,6 +190,8 @@ class Publishers:
         self._purge_soon()
         if session.is_open:
             self._logins[session] = registration
+        # What it had was judged by what proved it then.
+        await in_slices(self.judging.entries_of(registration), session.rights.principal)
         digest = registration.digest()
         return PublisherOpened(
             call.call,

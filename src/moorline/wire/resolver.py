@@ -15,6 +15,7 @@ from moorline.limits import (
     PATH_BYTES_MAX,
     PATHS_PER_CALL_MAX,
     PRINCIPAL_CHARACTERS_MAX,
+    PROOF_MARK_BYTES,
     PUBLISHERS_PER_ANSWER_MAX,
     REFERRAL_ADDRESSES_MAX,
     RESOLVER_MECHANISMS_MAX,
@@ -35,6 +36,7 @@ Permissions = Annotated[int, Meta(ge=0, le=127)]
 Flags = Annotated[int, Meta(ge=0, le=255)]
 Priority = Annotated[int, Meta(ge=0, le=2)]
 Secret = Annotated[bytes, Meta(min_length=32, max_length=32)]
+ProofMark = Annotated[bytes, Meta(max_length=PROOF_MARK_BYTES)]
 TokenBytes = Annotated[bytes, Meta(max_length=64)]
 Seconds = Annotated[int, Meta(ge=0, le=1 << 40)]
 Milliseconds = Annotated[int, Meta(ge=0, le=1 << 40)]
@@ -47,11 +49,17 @@ Refusals = Annotated[list[tuple[ListIndex, Code]], Meta(max_length=PATHS_PER_CAL
 
 
 class Holder(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """Who was judged, as far as another verdict needs it."""
+    """Who was judged, as far as another verdict needs it. `mark` is of the resolvers alone: which password or
+    token it was."""
 
     principal: PrincipalText
     proof: Mechanism
     is_local: bool
+    ends_s: Seconds = 0
+    """When its proof ends by itself; 0 if it does not."""
+    mark: ProofMark = b""
+
+    __repr__ = without_bytes
 
 
 class PublisherFacts(msgspec.Struct, array_like=True, frozen=True, gc=False):

@@ -18,7 +18,7 @@ from moorline.core.access.right import (
     SUBSCRIBE,
     WRITE,
 )
-from moorline.core.access.row import Row, Subjects
+from moorline.core.access.row import OWN_PLACES, Row, Subjects
 from moorline.core.topic import check_filter, matches
 from moorline.errors import BadTopic
 
@@ -303,7 +303,9 @@ def test_how_far_a_right_reaches(table: list[Row], who: Subjects, path: str, rig
     below = [
         path.rstrip("/") + "/" + topic for topic in (*TOPICS[:90], "topics", "topics/a", "queues")
     ]
-    places = [path, *below, *(row.path.replace("%u", who.level) for row in table)]
+    # A row at `/%u` stands at several places, of which `path` may be above all.
+    own = ["/" + "/".join(levels).replace("%u", who.level) for levels, _ in OWN_PLACES]
+    places = [path, *below, *own, *(row.path.replace("%u", who.level) for row in table)]
     base = "/" if path == "/" else path + "/"
     found = {
         bool(naive(table, who, place) & right)

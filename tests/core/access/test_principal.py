@@ -123,6 +123,20 @@ def test_the_first_rule_that_matches_wins() -> None:
     assert rules.principal_of(both) == "host/db"
 
 
+def test_a_certificate_of_nodes_may_name_several_homes() -> None:
+    shared = Certificate(("cluster",), dns=("a.nodes.example", "b.nodes.example", "x.example"))
+    rules = CertificateRules.parsed(["san:dns:*.nodes.example={}", "cn:*={}"])
+    assert rules.homes_of(shared) == {"a", "b"}, "of the first rule that matches"
+    assert rules.homes_of(Certificate(("c",))) == {"c"}
+    assert CertificateRules().homes_of(shared) == {"cluster"}
+    with pytest.raises(ValueError, match=r"no rule of access\.node_certificates"):
+        CertificateRules.parsed(["cn:n-*={}"]).homes_of(shared)
+    with pytest.raises(ValueError, match="2 common names"):
+        rules.homes_of(Certificate(("a", "b"), dns=shared.dns))
+    with pytest.raises(ValueError, match="several of its names"):
+        rules.principal_of(shared)
+
+
 @pytest.mark.parametrize(
     "certificate",
     [

@@ -58,6 +58,17 @@ def test_who_is_silent_is_gone_at_the_next_tick_and_found_by_nobody_while_it_is_
     registry.check(TTL_MS + 1, TTL_MS + 1)
 
 
+def test_what_is_taken_away_is_no_sign_of_life() -> None:
+    registry = Registry(ttl_ms=TTL_MS, ready_at_ms=0)
+    one, two = login(registry, "one"), login(registry, "two")
+    registry.publish(one, [("/a", 0), ("/b", 0)], 0)
+    registry.publish(two, [("/a", 0)], 0)
+    assert registry.take_away(one, ["/a", "/b", "/c"]).removed == ["/b"]
+    assert names(registry.find("/a")[0]) == [b"two"]
+    assert registry.tick(TTL_MS + 1) == [one, two]
+    registry.check(TTL_MS + 1, TTL_MS + 1)
+
+
 def test_a_default_that_is_gone_leaves_the_one_above() -> None:
     registry = Registry(ttl_ms=TTL_MS, ready_at_ms=0)
     far, near = login(registry, "far"), login(registry, "near")

@@ -14,6 +14,7 @@ from moorline.core.directory.replica import (
     Changed,
     Compare,
     Disconnect,
+    Doubted,
     Failed,
     LinkLost,
     LoggedIn,
@@ -62,6 +63,18 @@ def test_a_member_that_has_everything_gets_heartbeats_only() -> None:
     assert replica.handle(TimerFired(HEARTBEAT), 1_001) == [SayHeartbeat()]
     effects = replica.handle(Answered(published.digest()), 1_002)
     assert effects == [SetTimer(HEARTBEAT, TTL_MS // 2), TellCurrent()]
+
+
+def test_a_member_whose_rights_have_changed_is_asked_at_once() -> None:
+    """It may have taken something away: half a ttl is too long to find out, or to bring it back."""
+    replica, published = made()
+    published.change({"/a": 0})
+    current(replica, published)
+    assert replica.handle(Doubted(), 5) == [CancelTimer(HEARTBEAT), SayHeartbeat()]
+    assert replica.handle(Doubted(), 6) == [], "it is being asked"
+    assert replica.handle(Answered(Digest.empty()), 7) == [Compare(Digest.empty())]
+    assert replica.handle(Doubted(), 8) == [], "it is being compared with"
+    replica.check()
 
 
 def test_t23_a_member_that_lost_something_is_compared_with() -> None:
@@ -273,6 +286,8 @@ def lived(seed: int) -> None:
                 world.is_up = not world.is_up
             case 4 if world.entries and world.chance.random() < 0.3:
                 world.entries.pop(world.chance.choice(list(world.entries)))
+                if world.chance.random() < 0.5:
+                    world.handle(Doubted())
             case _:
                 world.step()
     world.is_up = world.is_fair = True

@@ -33,6 +33,8 @@ OTHERS: dict[str, Any] = {
     "expires_s": NOW_S + 61,
     "path": "/oslo/fjord2",
     "permissions": 7,
+    "ends_s": NOW_S + 100,
+    "mark": b"m" * 16,
 }
 
 
@@ -77,19 +79,32 @@ def test_t11_the_life_of_a_token() -> None:
     assert not taken(CLAIM, token, now_s=CLAIM.expires_s - LIFE_S - 1)
 
 
+def test_a_token_ends_with_the_proof_of_its_holder() -> None:
+    claim = msgspec.structs.replace(CLAIM, ends_s=NOW_S + 10)
+    token = token_of(SECRET, claim)
+    assert taken(claim, token, now_s=NOW_S + 9)
+    assert not taken(claim, token, now_s=NOW_S + 10)
+    longer = msgspec.structs.replace(claim, ends_s=0)
+    assert not taken(longer, token), "that it ends is under the token"
+
+
 TEXT = st.text(max_size=12)
 
 
-@given(TEXT, TEXT, TEXT, TEXT, TEXT, TEXT)
+PARTS = st.tuples(TEXT, TEXT, st.binary(max_size=12), TEXT)
+
+
+@given(PARTS, PARTS)
 def test_no_two_claims_are_the_same_bytes(
-    principal: str, proof: str, path: str, principal2: str, proof2: str, path2: str
+    one: tuple[str, str, bytes, str], other: tuple[str, str, bytes, str]
 ) -> None:
-    def signed(principal: str, proof: str, path: str) -> bytes:
-        claim = msgspec.structs.replace(CLAIM, principal=principal, proof=proof, path=path)
+    def signed(principal: str, proof: str, mark: bytes, path: str) -> bytes:
+        claim = msgspec.structs.replace(
+            CLAIM, principal=principal, proof=proof, mark=mark, path=path
+        )
         return token_of(SECRET, claim)
 
-    is_same = (principal, proof, path) == (principal2, proof2, path2)
-    assert (signed(principal, proof, path) == signed(principal2, proof2, path2)) is is_same
+    assert (signed(*one) == signed(*other)) is (one == other)
 
 
 def test_a_signer_makes_the_same_tokens() -> None:
@@ -119,10 +134,10 @@ def test_a_question_is_found_again_in_its_bytes_and_does_not_tell_the_key() -> N
 
 @given(st.binary(min_size=32, max_size=32), st.text(max_size=80), st.integers(0, 255))
 def test_a_token_is_the_hmac_of_the_design(secret: bytes, path: str, permissions: int) -> None:
-    claim = Claim(b"r" * 16, b"i" * 16, "ann", "password", True, 77, path, permissions)
-    said = b"moorline token 1" + b"r" * 16 + b"i" * 16 + (77).to_bytes(8)
+    claim = Claim(b"r" * 16, b"i" * 16, "ann", "password", True, 77, path, permissions, 99, b"mark")
+    said = b"moorline token 2" + b"r" * 16 + b"i" * 16 + (77).to_bytes(8) + (99).to_bytes(8)
     said += bytes((1, permissions))
-    for text in ("ann", "password", path):
+    for text in ("ann", "password", "mark", path):
         said += len(text.encode()).to_bytes(4) + text.encode()
     signer = Signer(secret, claim)
     wanted = hmac.digest(secret, said, "sha512")

@@ -175,6 +175,8 @@ class TokenCheck:
             call.expires_s,
             "",
             0,
+            call.holder.ends_s,
+            call.holder.mark,
         )
         # One second more: a resolver's clock may be ahead by less than a tick.
         judge = TokenJudge(secret, claim, wall_ms() // 1_000, life_s + 1)

@@ -22,6 +22,7 @@ from moorline.core.directory.replica import (
     Changed,
     Compare,
     Disconnect,
+    Doubted,
     Failed,
     LinkLost,
     LoggedIn,
@@ -329,6 +330,8 @@ class Member:
             if refused:
                 # What was not granted may be now.
                 self.changed({path: flags for path, flags in refused.items() if flags is not None})
+            # And what was granted may be so no more.
+            self._driver.post(Doubted())
 
     # --- calls ------------------------------------------------------------------------------------
 

@@ -33,6 +33,7 @@ from moorline.net.session import Handlers, Session, each
 from moorline.net.slices import done, in_slices
 from moorline.net.tasks import Tasks
 from moorline.wire.message import Answer, Failed
+from moorline.wire.resolver import Holder
 from moorline.wire.value import (
     AGAIN,
     SubscribedValue,
@@ -195,7 +196,9 @@ class ValueSessions:
         follower = self._follower(session, is_conflating=call.conflate)
         # Shown late, it gives what is left of it: a right that was taken away in between has that bound too.
         left_ms = max(0, call.expires_s * 1_000 - wall_ms())
-        until_ms = monotonic_ms() + min(self._publisher.tokens.life_ms, left_ms)
+        until_ms = _within_proof(
+            call.holder, monotonic_ms() + min(self._publisher.tokens.life_ms, left_ms)
+        )
         answers: list[SubscribedValue] = []
         followed: list[int] = []
         unasked: list[str] = []
@@ -402,7 +405,7 @@ class ValueSessions:
                 if not granted & SUBSCRIBE:
                     denied.append(one)
                     continue
-                held.until_ms = max(held.until_ms, until_ms)
+                held.until_ms = max(held.until_ms, _within_proof(held.holder, until_ms))
                 # Never more than the token gave: what is granted since needs a new one.
                 held.permissions &= granted
             if denied:
@@ -414,3 +417,10 @@ class ValueSessions:
         self._tasks.cancel()
         for follower in self._followers.values():
             follower.close()
+
+
+def _within_proof(holder: Holder, until_ms: int) -> int:
+    """Until then, or until the proof of the holder ends, if that is before."""
+    if not holder.ends_s:
+        return until_ms
+    return min(until_ms, monotonic_ms() + holder.ends_s * 1_000 - wall_ms())

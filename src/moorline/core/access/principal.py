@@ -228,6 +228,17 @@ class CertificateRules:
                 return _provable(principal)
         raise ValueError("no rule of access.certificates matches it")
 
+    def homes_of(self, certificate: Certificate) -> frozenset[str]:
+        """The homes that a certificate of the nodes' own authority names. Nodes may share one that names
+        them all: which of them it is then is what the cluster's secret proves. ValueError as above."""
+        own = _common_name(certificate)
+        if not self._rules:
+            return frozenset({own})
+        for rule in self._rules:
+            if found := rule.principals_of(certificate):
+                return frozenset(map(_provable, found))
+        raise ValueError("no rule of access.node_certificates matches it")
+
 
 def _common_name(certificate: Certificate) -> str:
     """The only one there is. One that could be read in two ways is refused, whatever the rules say."""

@@ -52,6 +52,11 @@ class Claim(NamedTuple):
     service: str = ""
     whose: str = ""
     """By whom it is counted: its principal, or where a stranger comes from."""
+    proof: str = ""
+    """How it proved itself at its last login; with the next two all that its rights depend on."""
+    is_local: bool = False
+    mark: bytes = b""
+    """Which password or token that was."""
 
     @property
     def key(self) -> tuple[str, bytes, str]:
@@ -266,6 +271,11 @@ class Registry:
     def unpublish(self, registration: Registration, paths: Iterable[str], now_ms: int) -> Changed:
         assert registration.is_found, "who is gone publishes nothing"
         self.heard(registration, now_ms)
+        return self.take_away(registration, paths)
+
+    def take_away(self, registration: Registration, paths: Iterable[str]) -> Changed:
+        """What a publisher may not publish any more: it has said nothing, and does not live by that."""
+        assert registration.is_found, "who is gone has nothing"
         _, gone = registration.entries.change((), paths)
         self.entry_count -= len(gone)
         self._count_entries(registration.claim.whose, -len(gone))

@@ -84,6 +84,10 @@ class LinkLost(Event, frozen=True):
     why: str
 
 
+class Doubted(Event, frozen=True):
+    """The member says that rights have changed: it may have taken something of ours away."""
+
+
 class Stop(Event, frozen=True):
     pass
 
@@ -197,8 +201,11 @@ class Replica(Machine[ReplicaState]):
             case TimerFired(name) if name == HEARTBEAT:
                 self._has_timer = False
                 assert self.state is S.CURRENT, "nobody else has that timer"
-                self._is_asking = True
-                return [SayHeartbeat()]
+                return self._ask()
+            case Doubted():
+                # Else what is under way brings its digest, or the next heartbeat does.
+                is_idle = self.state is S.CURRENT and not self._is_asking
+                return [*self._cancel_heartbeat(), *self._ask()] if is_idle else []
             case Failed(why) | LinkLost(why):
                 return self._failed(why)
             case Stop():
@@ -206,6 +213,10 @@ class Replica(Machine[ReplicaState]):
                 return [CancelTimer(RETRY), CancelTimer(HEARTBEAT), Disconnect()]
             case _:
                 raise AssertionError(f"a replica knows no {event}")
+
+    def _ask(self) -> list[Effect]:
+        self._is_asking = True
+        return [SayHeartbeat()]
 
     def _log_in(self) -> list[Effect]:
         self.move(S.LOGGING_IN)

@@ -1,12 +1,14 @@
 """Room: core/directory. Tokens: how a subscriber proves to a publisher what a resolver has granted it.
 
-    token = HMAC-SHA-512(secret, "moorline token 1" ‖ resolver ‖ instance ‖ expiry ‖ permissions ‖ locality
-                                 ‖ length principal ‖ length proof ‖ length path)
+    token = HMAC-SHA-512(secret, "moorline token 2" ‖ resolver ‖ instance ‖ expiry ‖ end of the proof
+                                 ‖ locality ‖ permissions
+                                 ‖ length principal ‖ length proof ‖ length mark ‖ length path)
 
 The secret is of one login of one publisher at one resolver, so that a token is of no use at another
 publisher, or behind the next login. Every part of variable length has its length before it, and all others
 have one length: no two claims are the same bytes. The holder is a part of it: what one subscriber was given,
-another cannot use, where the publisher knows who is there.
+another cannot use, where the publisher knows who is there. The mark says by which password or token the
+holder was proven, to resolvers alone: behind a change of that they judge otherwise.
 """
 
 import hashlib
@@ -22,10 +24,10 @@ if TYPE_CHECKING:
 
 TOKEN_BYTES: Final = 64
 
-_LABEL = b"moorline token 1"
+_LABEL = b"moorline token 2"
 _ADDRESS_LABEL = b"moorline address 1"
 _QUESTION_BYTES = 16 + 16 + 32
-_FIXED = Struct(">16s16sQBB")
+_FIXED = Struct(">16s16sQQBB")
 _LENGTH = Struct(">I")
 _BLOCK_BYTES = 128
 """Of SHA-512."""
@@ -45,6 +47,9 @@ class Claim(msgspec.Struct, frozen=True):
     expires_s: int
     path: str
     permissions: int
+    ends_s: int = 0
+    """When the proof of the holder ends; 0 where it does not by itself."""
+    mark: bytes = b""
 
 
 class Signer:
@@ -65,10 +70,12 @@ class Signer:
         self._with: dict[int, Callable[[str], bytes]] = {}
         """What is left to do for a path, by the permissions that are signed before it."""
         self._head = _LABEL
-        fixed = _FIXED.pack(claim.resolver, claim.instance, claim.expires_s, claim.is_local, 0)
+        fixed = _FIXED.pack(
+            claim.resolver, claim.instance, claim.expires_s, claim.ends_s, claim.is_local, 0
+        )
         # The byte of the permissions is the last of the fixed ones.
         self._head += fixed[:-1]
-        self._tail = _sized(claim.principal) + _sized(claim.proof)
+        self._tail = _sized(claim.principal) + _sized(claim.proof) + _framed(claim.mark)
 
     def token(self, path: str, permissions: int) -> bytes:
         return self.signing(permissions)(path)
@@ -112,6 +119,8 @@ class TokenJudge:
         self._untimely = ""
         if claim.expires_s <= now_s:
             self._untimely = "the token has expired: resolve again"
+        elif claim.ends_s and claim.ends_s <= now_s:
+            self._untimely = "the proof of its holder has ended: prove yourself again, and resolve"
         elif claim.expires_s > now_s + life_s:
             # Clocks differ; one that is ahead by more than a life would make tokens that never end.
             self._untimely = "the token is from the future: is a clock wrong?"
@@ -160,5 +169,8 @@ def address_proof(key: bytes, question: AddressQuestion) -> bytes:
 
 
 def _sized(text: str) -> bytes:
-    said = text.encode()
+    return _framed(text.encode())
+
+
+def _framed(said: bytes) -> bytes:
     return _LENGTH.pack(len(said)) + said
