@@ -881,7 +881,7 @@ BROWSED_MAX = 200
 """Messages that one look into a stream gives: a page for people."""
 
 BROWSED_BODY_BYTES_MAX = 64 * KIB
-"""Of one of them: more is not read by people. The whole is had by a subscription."""
+"""Of one of them: more is not read by people. The whole of one is asked for by itself."""
 
 BROWSED_ANSWER_BYTES_MAX = 512 * KIB
 """Of all of them together; as JSON they are a third larger."""
@@ -1525,11 +1525,40 @@ PEEK_BYTES = 256 * KIB
 PEEK_ROW_BYTES = 32
 """What a message of such a look takes beside its body."""
 
+SERVICE_AGREEMENT_MS_MAX = 60_000
+"""What an operator waits for a service to agree with all of its homes: that of a million queues takes some
+seconds."""
+
+QUEUES_LOOKED_AT_MAX = 200_000
+"""What one call for a page of queues passes to find those that are as they are wanted: half a second, in
+slices. Where there are more, the answer says how far it came."""
+
+PEEK_SEEN_BYTES_MAX = 4 * MIB
+"""What one look for messages with something in them passes: whoever asks sees how far it is, and may stop."""
+
 PEEK_BYTES_PER_STEP = 16 * KIB
 """What a look passes before others may have the loop: a hundred small messages, a fifth of a millisecond."""
 
 PEEK_TRIES = 5
 """Times that a look begins anew because the queue's messages went into files meanwhile."""
+
+PIPELINE_RUNS_KEPT = 500
+"""Runs of the pipeline that the catalog remembers, the newest: some weeks of a busy cluster, 200 KB."""
+
+PIPELINE_RUNS_PER_PAGE = 100
+"""Runs that one answer shows to people."""
+
+PIPELINE_RUN_TELLS_MS = 1_000
+"""Between two words of a run about itself: people see no more, and each is a row that is written."""
+
+PIPELINE_RUN_SILENT_MS = 15_000
+"""A run that has said nothing for that long is shown as silent: its process is gone, or hangs."""
+
+PIPELINE_RUN_NAME_CHARACTERS_MAX = 64
+"""Of the name that a run draws for itself."""
+
+PIPELINE_RUN_ENDS_MS_MAX = 3_000
+"""What the end of a run waits for a node to hear of it: the job is done either way."""
 
 SPARK_BUNDLE_MESSAGES = 1_000_000
 """Small streams of one shard are read by one task up to this many messages: a task costs some 30 ms, and
@@ -2204,6 +2233,15 @@ RECORDS_TABLES_MAX = 1_000
 
 RECORDS_NAME_CHARACTERS_MAX = 128
 """Of the name that a table is served under: one level of a path."""
+
+RECORD_TABLES_PER_PAGE = 100
+"""Registered tables that one answer shows to people."""
+
+RECORD_SUBSCRIBERS_PER_PAGE = 100
+"""Subscribers of a table that one answer shows to people."""
+
+RECORD_FILTER_CHARACTERS_SHOWN = 300
+"""Of the filter of a subscriber: it may have thousands of values."""
 
 RECORDS_FILTERS_MAX = 16
 """Columns of one table that may be filtered by: each one is in every line of the log."""

@@ -13,7 +13,18 @@ import xxhash
 from moorline.core.delivery.progress import Cursor
 from moorline.core.group.message import UpdateProgress
 from moorline.node.access import OF_LINKS
-from moorline.wire import access, cluster, group, queue, records, resolver, service, staging, topic
+from moorline.wire import (
+    access,
+    cluster,
+    group,
+    pipeline_run,
+    queue,
+    records,
+    resolver,
+    service,
+    staging,
+    topic,
+)
 from moorline.wire import service_operator as operator
 from moorline.wire.message import Call, Message
 from moorline.wire.packed_rows import packed
@@ -70,6 +81,7 @@ FIELDS: dict[str, Any] = {
     "client_id": "nobody",
     "amount": 10,
     "address": "tcp://0.0.0.0:1",
+    "agreement": service.Agreement(),
     "asked_by": "owner",
     "attempt": 0,
     "batch": 0,
@@ -107,6 +119,7 @@ FIELDS: dict[str, Any] = {
     # A set of one table, which is judged by itself.
     "messages": msgspec.msgpack.encode([records.Subscribe(1, [records.TableSubscription("t")])]),
     "name": "guest",
+    "number": 1,
     "offset": 0,
     "old_for_ms": 60_000,
     "part": "segment",
@@ -122,9 +135,11 @@ FIELDS: dict[str, Any] = {
     "records": [RECORD],
     "right": "s",
     "rows": CHUNK,
+    "run": "run-1",
     "service": "owner",
     "shard": 0,
     "start": "beginning",
+    "state": "running",
     "subject": "guest",
     "subscription": 1,
     "table": "things",
@@ -133,6 +148,7 @@ FIELDS: dict[str, Any] = {
     "topic": TOPIC,
     "upto": 1,
     "watch": 1,
+    "what": "./archive",
     "work": group.DeleteGroup(0, GROUP),
 }
 OF_KIND: dict[type[Message], dict[str, Any]] = {
@@ -144,6 +160,7 @@ OF_KIND: dict[type[Message], dict[str, Any]] = {
         "message": UpdateProgress("borrower", 1, 1, 1, Cursor(1_000_000), 1_000_000, final=True)
     },
     records.ResumeRecords: {"sync": 1, "known": bytes(28), "where": b"", "columns": None},
+    pipeline_run.TellRun: {"kind": "archive"},
     staging.CloseStage: {"count": 1, "hash": HASH},
     resolver.ListPaths: {"path": "/owner"},
     topic.OpenSession: {"name": SESSION},

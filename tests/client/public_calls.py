@@ -333,6 +333,7 @@ ARGUMENTS: dict[str, Callable[[World], Awaitable[tuple[Any, ...]]]] = {
     "Access.revoke_token": _always("zoe", "token"),
     "Access.set_quota": _always("zoe", "queues", 1_000),
     "Group.kick": _always("nobody"),
+    "Group.plan_seek": _always("now"),
     "Group.seek": _always("now"),
     "Moor.ack_all": _delivered,
     "Moor.create_queues": _always(20),

@@ -1,73 +1,18 @@
 """The page of a node in a real Chromium, clicked through while things move."""
 
 import asyncio
-import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
-from tests.process.nodes import NodeProcess, run_moor
-from tests.records.browser.chromium import Chromium, Tab, chromium, why_not
+from tests.console.looking import TEXT, Shown, agree, click, has, view
+from tests.process.nodes import NodeProcess
 
 import moorline
 from moorline.ids import text_of
 
 pytestmark = [pytest.mark.process, pytest.mark.asyncio(loop_scope="session")]
 
-TEXT = "document.querySelector('main').innerText"
 HOSTILE = "orders/<img src=x onerror=\"document.title='broken'\">\u202eevil"
-
-
-class Shown:
-    """A node, and a browser to look at it."""
-
-    def __init__(self, node: NodeProcess, browser: Chromium) -> None:
-        self.node = node
-        self.browser = browser
-
-    def url(self) -> str:
-        done = run_moor("console", "--address", self.node.address, "--json")
-        assert done.returncode == 0, done.stderr
-        return str(json.loads(done.stdout)["url"])
-
-    async def tab(self, url: str | None = None) -> Tab:
-        tab = await self.browser.tab(await self.browser.profile(), "about:blank")
-        await tab.say("Page.navigate", url=url or await asyncio.to_thread(self.url))
-        await tab.until("document.querySelector('h1') !== null")
-        return tab
-
-
-async def view(tab: Tab, path: str, condition: str) -> None:
-    await tab.run(f"location.hash = {json.dumps('#/' + path)}")
-    await tab.until(condition)
-
-
-async def click(tab: Tab, label: str) -> None:
-    """A button by its text; and the question behind it is answered with yes."""
-    buttons = "[...document.querySelectorAll('main button')]"
-    found = f"{buttons}.find(one => one.textContent === {json.dumps(label)})"
-    await tab.until(f"{found} !== undefined")
-    await tab.run(f"{found}.click()")
-
-
-async def agree(tab: Tab) -> None:
-    await tab.until("document.getElementById('asked').open")
-    await tab.run("document.querySelector('#asked button[value=yes]').click()")
-
-
-def has(text: str) -> str:
-    return f"{TEXT}.includes({json.dumps(text)})"
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def shown(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Shown]:
-    why = why_not()
-    if why is not None:
-        pytest.skip(why)
-    async with chromium(tmp_path_factory.mktemp("profile")) as browser:
-        with NodeProcess(tmp_path_factory.mktemp("node") / "data") as node:
-            yield Shown(node, browser)
 
 
 async def test_whoever_has_the_address_sees_the_node(shown: Shown) -> None:
@@ -242,5 +187,5 @@ async def test_a_page_of_many_queues_and_groups_is_whole(shown: Shown) -> None:
     await tab.run(
         "[...document.querySelectorAll('a')].find(one => one.textContent === 'Next page').click()"
     )
-    await tab.until("location.hash.startsWith('#/queues/after/')")
+    await tab.until("location.hash.startsWith('#/queues/all/')")
     await tab.until("document.querySelectorAll('tbody tr').length === 50")

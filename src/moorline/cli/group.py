@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Callable, Coroutine
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -242,13 +243,34 @@ def seek(
     endpoint: Endpoint,
     group: GroupName,
     to: Annotated[str, typer.Option(show_default=False, help=f"Where to: {FORMS}.")],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Count what would come again, and change nothing.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Move a group, running or not: its members go on from there. The operator's."""
     start = start_of(to)
+    if dry_run:
+        _run(endpoint, lambda moor: _planned(moor, group, start, as_json=as_json))
+        return
     _run(endpoint, lambda moor: moor.group(group).seek(start))
     if as_json:
         output.emit_json({"group": group, "to": to})
+
+
+async def _planned(moor: Moor, group: str, start: str | int | datetime, *, as_json: bool) -> None:
+    plan = await moor.group(group).plan_seek(start)
+    if as_json:
+        output.emit_json({"group": group, **msgspec.to_builtins(msgspec.structs.asdict(plan))})
+        return
+    rows = [(f"{one.node}/{one.shard}", one.offset, one.target) for one in plan.steps]
+    output.table(("stream", "offset", "would be"), rows)
+    output.line(
+        f"{plan.again:,} messages of these streams would come again, {plan.passed:,} unread ones would be "
+        "passed over"
+    )
+    if plan.away:
+        output.line(f"not counted, for their nodes do not answer: {', '.join(plan.away)}")
 
 
 @app.command(epilog="Example: moor group create '$shared/billing/orders/#' --start beginning")

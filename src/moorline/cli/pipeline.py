@@ -3,6 +3,7 @@
 Everything of Spark's is imported by the commands: `moor --help` must be quick, and work without it.
 """
 
+import asyncio
 from pathlib import Path
 from typing import Annotated
 
@@ -25,8 +26,10 @@ from moorline.cli.spark_run import (
     stoppable,
     time_us,
 )
+from moorline.cli.told_run import told_run
 from moorline.cli.who import KerberosFiles
-from moorline.limits import ARCHIVE_BATCH_MESSAGES
+from moorline.limits import ARCHIVE_BATCH_MESSAGES, PIPELINE_RUNS_PER_PAGE
+from moorline.wire.pipeline_run import RunFacts
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -121,11 +124,14 @@ def archive(
     job.opened(options)
     is_light = format_name == "parquet"
     with (
+        told_run(endpoint, "archive", f"{topics} to {where}", is_told=path is None) as run,
         spark_run("archiving", master, remote, conf, is_light=is_light) as (spark, seen),
         stoppable(continuously) as stopping,
     ):
         job.check_format(spark, format_name)
-        done = job.archive(spark, options, lambda: ask(source).seals, seen, stopping, output.error)
+        hears = run.hears(seen)
+        done = job.archive(spark, options, lambda: ask(source).seals, hears, stopping, output.error)
+        run.proves(tables.archived_in_words(done), is_proven=None)
     facts = {**msgspec.structs.asdict(done), "lost_messages": done.lost_messages}
     output.emit(as_json, facts, lambda: tables.show_archived(done))
     if not (continuously or done.messages or done.files or done.lost):
@@ -160,14 +166,40 @@ def verify(
     options = job.VerifyOptions(where, source_of(endpoint, path), repair)
     told = ask(options.source)
     job.opened(options)
-    with spark_run("verifying", master, remote, conf) as (spark, seen):
-        report = job.verify(spark, options, told, seen)
+    with (
+        told_run(endpoint, "verify", where, is_told=path is None) as run,
+        spark_run("verifying", master, remote, conf) as (spark, seen),
+    ):
+        report = job.verify(spark, options, told, run.hears(seen))
+        run.proves(tables.report_in_words(report), is_proven=report.is_equal)
     output.emit(
         as_json,
         {**msgspec.structs.asdict(report), "is_equal": report.is_equal, "lost": report.lost},
         lambda: tables.show_report(report),
     )
     check(report)
+
+
+@app.command(epilog="Example: moor pipeline runs --json")
+@with_node
+def runs(
+    endpoint: Endpoint,
+    count: Annotated[
+        int, typer.Option(min=1, max=PIPELINE_RUNS_PER_PAGE, help="How many, the newest first.")
+    ] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Show runs of the pipeline: how far they are, and what they have proven.
+
+    A run that calls a node tells it of itself, if it may write at /pipeline/runs.
+    """
+
+    async def asked() -> list[RunFacts]:
+        async with endpoint.connect() as moor:
+            return await moor.pipeline_runs.newest(count)
+
+    found = asyncio.run(asked())
+    output.emit(as_json, msgspec.to_builtins(found), lambda: tables.show_runs(found))
 
 
 @app.command(epilog="Example: moor pipeline clean ./archive --yes")
@@ -247,8 +279,12 @@ def replay(
     )
     job.opened(options)
     check_reached(options.target)
-    with spark_run("replaying", master, remote, conf) as (spark, seen):
-        done = job.replay(spark, options, seen)
+    with (
+        told_run(endpoint, "replay", f"{topics} of {where}") as run,
+        spark_run("replaying", master, remote, conf) as (spark, seen),
+    ):
+        done = job.replay(spark, options, run.hears(seen))
+        run.proves(tables.replayed_in_words(done), is_proven=None)
     output.emit(as_json, done, lambda: tables.show_replayed(done))
 
 
@@ -313,10 +349,14 @@ def run(
     reports: list[job.FlowReport] = []
     try:
         with (
+            told_run(endpoint, "flows", file) as told,
             spark_run("running", master, remote, conf, is_light=False) as (spark, seen),
             stoppable(continuously) as stopping,
         ):
-            job.run_flows(spark, options, seen, stopping, reports, output.error)
+            hears = told.hears(seen)
+            job.run_flows(spark, options, hears, stopping, reports, output.error)
+            text, is_proven = tables.flows_in_words(reports)
+            told.proves(text, is_proven=is_proven)
     finally:
         # What was published before one of them failed stays published, and is told.
         if reports:

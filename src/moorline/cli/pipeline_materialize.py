@@ -18,6 +18,7 @@ from moorline.cli.spark_run import (
     spark_run,
     stoppable,
 )
+from moorline.cli.told_run import told_run
 from moorline.limits import MATERIALIZED_BUCKETS, MATERIALIZED_BUCKETS_MAX
 
 if TYPE_CHECKING:
@@ -93,15 +94,21 @@ def materialize(
     job.opened(MaterializedTable(where), options)
     check_reached(options.source)
     with (
+        told_run(endpoint, "materialize", f"{table} to {where}") as run,
         spark_run("materializing", master, remote, conf) as (spark, seen),
         stoppable(continuously) as stopping,
     ):
-        done = job.materialize(spark, options, seen, stopping, output.error)
+        done = job.materialize(spark, options, run.hears(seen), stopping, output.error)
+        run.proves(in_words(done), is_proven=done.is_proven)
     output.emit(as_json, msgspec.structs.asdict(done), lambda: show(done))
     job.check(done)
 
 
 def show(done: "Kept") -> None:
+    output.line(in_words(done))
+
+
+def in_words(done: "Kept") -> str:
     parts = [f"{done.messages:,} messages merged in {done.rounds} rounds", f"{done.rows:,} rows"]
     if done.strangers:
         parts.append(f"{done.strangers:,} messages are none of a table, and were passed over")
@@ -109,4 +116,4 @@ def show(done: "Kept") -> None:
         parts.append(f"proven equal to the table by digest {done.digest}")
     elif done.is_proven is None:
         parts.append("not compared with the table")
-    output.line("; ".join(parts))
+    return "; ".join(parts)

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from moorline.cli import output
+from moorline.cli.bodies import time_of
 from moorline.ids import ID_BYTES, text_of
 from moorline.limits import PIPELINE_ROWS_SHOWN
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from moorline.spark.jobs.flows import FlowReport
     from moorline.spark.jobs.replay import Replayed
     from moorline.spark.jobs.verify_report import Report
+    from moorline.wire.pipeline_run import RunFacts
 
 
 def show_archived(done: "Archived") -> None:
@@ -23,18 +25,26 @@ def show_archived(done: "Archived") -> None:
         ]
         output.table(("shard", "first", "last", "messages", "lost because"), rows)
         output.line("")
+    output.line(archived_in_words(done))
+
+
+def archived_in_words(done: "Archived") -> str:
     parts = [f"{done.messages:,} messages archived in {_many(done.batches, 'batch', 'batches')}"]
     if done.lost:
         parts.append(f"{done.lost_messages:,} were gone")
     if done.compacted_files:
         parts.append(f"{done.compacted_files} small files merged into {done.compacted_into}")
     parts += [_many(done.files, "file", "files"), f"{done.seals} sealed streams known"]
-    output.line("; ".join(parts))
+    return "; ".join(parts)
 
 
 def show_replayed(done: "Replayed") -> None:
+    output.line(replayed_in_words(done))
+
+
+def replayed_in_words(done: "Replayed") -> str:
     rate = "" if done.rate_kept is None else f" ({done.rate_kept:,.0f} a second)"
-    output.line(
+    return (
         f"{done.messages:,} messages published in {_many(done.steps, 'step', 'steps')} and "
         f"{done.seconds:.1f} s{rate}; {done.messages_in_all:,} by the replay {done.token} in all"
     )
@@ -58,6 +68,31 @@ def show_flows(reports: list["FlowReport"]) -> None:
     for one in reports:
         if one.over:
             output.line(f"the proof of {one.name} is over {one.over}")
+
+
+def flows_in_words(reports: list["FlowReport"]) -> tuple[str, bool | None]:
+    """With whether what was compared is equal; None where nothing was."""
+    verdicts = [one.verified for one in reports if one.verified is not None]
+    equal = f"{sum(verdicts)} of {len(verdicts)} copies proven equal" if verdicts else "no proofs"
+    messages = sum(one.messages for one in reports)
+    text = f"{_many(len(reports), 'flow', 'flows')}, {messages:,} messages; {equal}"
+    return text, all(verdicts) if verdicts else None
+
+
+def show_runs(runs: list["RunFacts"]) -> None:
+    rows = [
+        (
+            time_of(one.started_us),
+            one.kind,
+            one.what,
+            one.state,
+            f"{one.done:,} of {one.total:,}" if one.total else f"{one.done:,}",
+            {True: "yes", False: "NO", None: None}[one.is_proven],
+            one.why or one.proof,
+        )
+        for one in runs
+    ]
+    output.table(("began", "job", "what", "state", "done", "proven", "outcome"), rows)
 
 
 def _many(count: int, one: str, more: str) -> str:
@@ -86,6 +121,11 @@ def show_report(report: "Report") -> None:
             if len(ranges) > PIPELINE_ROWS_SHOWN:
                 output.line(f"and {len(ranges) - PIPELINE_ROWS_SHOWN} ranges more: --json has them")
             output.line("")
+    output.line(report_in_words(report))
+
+
+def report_in_words(report: "Report") -> str:
+    differing = report.differing
     by_reading = sum(1 for one in report.streams if one.is_equal and one.proof == "reading")
     proof = f", {by_reading} of them by reading their nodes" if by_reading else ""
     proven = len(report.streams) - len(differing)
@@ -101,7 +141,7 @@ def show_report(report: "Report") -> None:
         parts.append(f"{report.unsealed:,} more are in streams that are not sealed yet")
     if report.behind:
         parts.append(f"{report.behind} sealed streams are not archived to their end yet")
-    output.line("; ".join(parts))
+    return "; ".join(parts)
 
 
 def _counted(counts: dict[str, int]) -> str:

@@ -24,7 +24,9 @@ from moorline.wire.group import (
     GroupsListed,
     KickMember,
     ListGroups,
+    PlanSeek,
     SeekGroup,
+    SeekPlanned,
 )
 from moorline.wire.queue import Done
 
@@ -66,6 +68,11 @@ class Group:
     async def seek(self, start: str | int | datetime) -> None:
         """Moves it, running or not; its members begin anew from there."""
         await self._caller.call(lambda call: SeekGroup(call, self.name, start_text(start)), Done)
+
+    async def plan_seek(self, start: str | int | datetime) -> SeekPlanned:
+        """What such a move would do, stream by stream; changes nothing."""
+        text = start_text(start)
+        return await self._caller.call(lambda call: PlanSeek(call, self.name, text), SeekPlanned)
 
     async def kick(self, member: str) -> None:
         """Ends the part of a member; what it held goes to the others."""

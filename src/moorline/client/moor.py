@@ -15,6 +15,7 @@ from moorline.client.access import Access
 from moorline.client.cluster import Cluster
 from moorline.client.events import Events, Told
 from moorline.client.group import Group, list_groups
+from moorline.client.pipeline_runs import PipelineRuns
 from moorline.client.publishing import Publishing, groups_of_batches
 from moorline.client.queue import Inboxes, Message, Queue
 from moorline.client.queue_homes import OpenHome, QueueCallers, about
@@ -364,6 +365,11 @@ class Moor:
     def access(self) -> Access:
         """Who may do what: rows of rights, users, quotas."""
         return Access(self._calls)
+
+    @property
+    def pipeline_runs(self) -> PipelineRuns:
+        """Runs of the pipeline, as the cluster was told of them."""
+        return PipelineRuns(self._calls)
 
     async def publish_table(self, table: str, topic: str) -> str:
         """This node feeds the topic with a registered table from now on; its home."""

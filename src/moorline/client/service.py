@@ -53,12 +53,22 @@ from moorline.limits import (
     CLIENT_RETURN_MS,
     CLIENT_RETURN_MS_MAX,
     CLIENT_SERVICE_TRIES,
+    HOME_ADDRESSES_MAX,
     REDIRECT_HOPS_MAX,
 )
 from moorline.net.caller import Caller
+from moorline.wire.bounds import cut
 from moorline.wire.message import Message as WireMessage
 from moorline.wire.queue import Delivery
-from moorline.wire.service import AllDelivered, CloseService, PayloadBlock, ServiceEnded
+from moorline.wire.service import (
+    Agreement,
+    AgreementTold,
+    AgreementWanted,
+    AllDelivered,
+    CloseService,
+    PayloadBlock,
+    ServiceEnded,
+)
 
 
 class Callers(Protocol):
@@ -110,6 +120,8 @@ class Service:
         self._failure: MoorlineError | None = None
         """Why it cannot go on over another connection."""
         self._going_on: asyncio.Task[None] | None = None
+        self._asked: asyncio.Task[None] | None = None
+        """The agreement that an operator asked for."""
         self._is_over = False
         # The lock of the specification: no other command of the service until the two sides agree.
         self._agreement = asyncio.Lock()
@@ -163,8 +175,9 @@ class Service:
                     assert part.caller is not None
                     part.caller.cast(CloseService)
         self.is_closed = self._parts.is_closed = True
-        if self._going_on is not None:
-            self._going_on.cancel()
+        for task in (self._going_on, self._asked):
+            if task is not None:
+                task.cancel()
         self._list.thread.close()
 
     def stop_trying(self) -> None:
@@ -332,6 +345,9 @@ class Service:
 
     def hear(self, caller: Caller, message: WireMessage) -> bool:
         """Takes what is meant for the service; False if it is not."""
+        if isinstance(message, AgreementWanted):
+            self._wanted(caller, message.number)
+            return True
         part = self._by_caller.get(caller)
         if part is None or part.caller is not caller:
             part = self._parts.at(caller)
@@ -362,6 +378,32 @@ class Service:
                     self._parts.retry(part)
         self._exchange.news.set()
         self._look()
+
+    def _wanted(self, caller: Caller, number: int) -> None:
+        """An operator asks for an agreement; one at a time, and a node asks again when it has heard of it."""
+        if self._is_acting and (self._asked is None or self._asked.done()):
+            self._asked = asyncio.create_task(self._agree_as_asked(caller, number))
+        else:
+            refusal = "it agrees for somebody else just now, or is leaving"
+            _tell(caller, number, Agreement(code=Stale.code, text=refusal))
+
+    async def _agree_as_asked(self, caller: Caller, number: int) -> None:
+        try:
+            report = await self.agree()
+        except MoorlineError as error:
+            _tell(caller, number, Agreement(code=error.code, text=cut(str(error))))
+            return
+        digest = report.digest
+        _tell(
+            caller,
+            number,
+            Agreement(
+                *(digest.count, digest.hash, report.rounds),
+                *(report.bytes_sent, report.bytes_received),
+                *(report.associated, report.dissociated, len(report.lost)),
+                tuple(report.away[:HOME_ADDRESSES_MAX]),
+            ),
+        )
 
     # --- from connection to connection ------------------------------------------------------------
 
@@ -438,6 +480,11 @@ class Service:
         else:
             self.whole.clear()
         self._news.set()
+
+
+def _tell(caller: Caller, number: int, agreement: Agreement) -> None:
+    if caller.is_open:
+        caller.send(AgreementTold(number, agreement))
 
 
 def _highs(queues: Sequence[bytes]) -> list[int]:

@@ -124,7 +124,7 @@ def as_service(window: int, claim: Claim | None = None) -> Asking:
         OpenService,
         lambda digest, estimate, cells_min, home: made(
             *(SubscribeService, digest.count, digest.hash, estimate, cells_min, window),
-            *(home, claim.epoch),
+            *(home, claim.epoch, True),
         ),
         claim,
     )

@@ -18,7 +18,7 @@ from moorline.core.access.right import LIST, PUBLISH, SUBSCRIBE
 from moorline.core.stream import Shard
 from moorline.core.topic import SharedName, shared_name
 from moorline.errors import BadTopic, ConnectionLost, NotFound, TooLarge
-from moorline.groups.find_or_create import find_or_create
+from moorline.groups.find_or_create import cursors_at, find_or_create
 from moorline.groups.lag import in_order, led_cursors, stored_cursors
 from moorline.groups.leader_host import LeaderHost
 from moorline.groups.leaders import Leaders
@@ -44,7 +44,10 @@ from moorline.wire.group import (
     KickMember,
     ListGroups,
     MemberFacts,
+    PlanSeek,
     SeekGroup,
+    SeekPlanned,
+    SeekStep,
     Work,
 )
 from moorline.wire.message import Answer
@@ -84,6 +87,7 @@ class GroupBroker:
             CreateGroup: needs(SUBSCRIBE, _topics_read, later(telling(self._create)), below=TOPICS),
             DeleteGroup: operate,
             SeekGroup: demanded(later(telling(self._seek, _path_of))),
+            PlanSeek: heavy(demanded(later(telling(self._plan_seek, _path_of)))),
             KickMember: operate,
             ChangeGroup: operate,
             AskLeader: nodes_only(later(telling(self._operations.asked))),
@@ -176,6 +180,27 @@ class GroupBroker:
         start_of(call.start)  # a mistake in it is told at once
         return await self._operate(session, call)
 
+    async def _plan_seek(self, session: Session, call: PlanSeek) -> Answer:
+        """For whoever may look at the group: where it is now, beside where the start is."""
+        start = start_of(call.start)
+        told = await self._describe(session, DescribeGroup(call.call, call.group))
+        if not isinstance(told, GroupDescribed):
+            return told
+        directory = self._leaders.directory
+        within_ms = max(1, self._settings.lease_ms // 2)
+        found = dict(await cursors_at(directory, start, within_ms=within_ms))
+        steps, again, passed = list[SeekStep](), 0, 0
+        away = set[str]()
+        for cursor in told.cursors:
+            target = found.get(Shard(cursor.node, cursor.shard))
+            if target is None:
+                away.add(cursor.node)
+                continue
+            steps.append(SeekStep(cursor.node, cursor.shard, cursor.offset, target.offset))
+            again += max(0, cursor.offset - target.offset)
+            passed += max(0, target.offset - cursor.offset)
+        return SeekPlanned(call.call, again, passed, steps, sorted(away))
+
     # --- inside -----------------------------------------------------------------------------------
 
     async def _ask(self, node: str, make: Callable[[int], Any], reply: type[Any]) -> Any:
@@ -197,7 +222,7 @@ def _name(text: str) -> SharedName:
     return name
 
 
-def _path_of(call: DescribeGroup | Work) -> str:
+def _path_of(call: DescribeGroup | PlanSeek | Work) -> str:
     return path_of_group(_name(call.group).group)
 
 

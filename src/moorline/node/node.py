@@ -19,6 +19,7 @@ from moorline.catalog import Catalog, EmbeddedPostgres
 from moorline.catalog.address import shown
 from moorline.catalog.location import catalog_address
 from moorline.catalog.mqtt_sessions import MqttSessions
+from moorline.catalog.pipeline_runs import RunRows
 from moorline.catalog.service_audit import recompute_all
 from moorline.cluster.links import Links, NodeRegister
 from moorline.config.addresses import Address
@@ -66,6 +67,7 @@ from moorline.node.health import watch as watch_problems
 from moorline.node.homes import HomeFinder
 from moorline.node.identity import Identity, held_identity, lock_of
 from moorline.node.logs import setup as setup_logs
+from moorline.node.pipeline_runs import PipelineRuns
 from moorline.node.queues import FOLDER as QUEUES_FOLDER
 from moorline.node.queues import open_homes, open_queues, watch_services
 from moorline.node.queues import watch as watch_queues
@@ -81,6 +83,7 @@ from moorline.node.topics import watch as watch_topics
 from moorline.queues.commands import QueueBroker
 from moorline.queues.contents import QueueContents
 from moorline.queues.mending import QueueMending
+from moorline.records.looking import RecordTables
 from moorline.records.native import NativeRecords
 from moorline.records.polling import register as register_polls
 from moorline.records.sockets import register as register_records
@@ -315,6 +318,9 @@ class Node:
         assert self._catalog is not None
         view = await stack.enter_async_context(open_cluster(self._catalog, self.metrics))
         self._declared.update(view.declared())
+        runs = PipelineRuns(RunRows(self._catalog))
+        stack.callback(runs.close)
+        self._declared.update(runs.declared())
         homes = HomeFinder(self._catalog)
         stack.callback(homes.close)
         self._draining = Draining(self._identity.home, self._doors.listeners, homes)
@@ -442,6 +448,9 @@ class Node:
         self._records = tables
         register_records(self.routes, tables)
         self._declared.update(NativeRecords(tables).declared())
+        looking = RecordTables(tables)
+        stack.callback(looking.close)
+        self._declared.update(looking.declared())
         register_polls(self.routes, tables)
         watch_records(self.metrics, tables)
         self._problems.watch(Severity.WANTS_CARE, lambda: away(tables))

@@ -11,7 +11,13 @@ from moorline.core.access.right import SUBSCRIBE
 from moorline.core.queue.queue import QUOTA_MARKER, Entry, Queue
 from moorline.errors import JournalDamaged, QueueDamaged, QueueInRepair
 from moorline.journal.queues.offline import waiting_in_files
-from moorline.limits import PEEK_BYTES, PEEK_BYTES_PER_STEP, PEEK_ROW_BYTES, PEEK_TRIES
+from moorline.limits import (
+    PEEK_BYTES,
+    PEEK_BYTES_PER_STEP,
+    PEEK_ROW_BYTES,
+    PEEK_SEEN_BYTES_MAX,
+    PEEK_TRIES,
+)
 from moorline.net.session import Session
 from moorline.net.slices import in_slices
 from moorline.queues.commands import QueueBroker
@@ -50,18 +56,18 @@ class QueueContents:
 
     def _looking(self, call: PeekQueue) -> Generator[None, None, QueuePeeked]:
         for _ in range(PEEK_TRIES):
-            found = _Page()
+            found = _Page(call)
             try:
                 yield from self._look(call, found)
             except _Moved:
                 # What was found is right as far as it goes; without any the caller could not go on from it.
-                if not found.messages:
+                if not found.upto:
                     yield
                     continue
                 found.is_all = False
             except JournalDamaged as error:
                 raise QueueDamaged(str(error)) from error
-            return QueuePeeked(call.call, found.messages, is_all=found.is_all)
+            return QueuePeeked(call.call, found.messages, is_all=found.is_all, upto=found.upto)
         raise QueueInRepair("the files of the queue change too fast to look into it: ask again")
 
     def _look(self, call: PeekQueue, page: "_Page") -> Generator[None, None, None]:
@@ -71,7 +77,7 @@ class QueueContents:
         try:
             passed = 0
             for entry in waiting_in_files(store, queue):
-                if not page.takes(entry, call.after, store.committed_lsn):
+                if not page.takes(entry, store.committed_lsn):
                     return
                 passed += len(entry.body) + PEEK_ROW_BYTES
                 if passed >= PEEK_BYTES_PER_STEP:
@@ -88,7 +94,7 @@ class QueueContents:
             raise
         # Of one moment with the end of the files: nothing is between the two.
         for entry in queue.pending or ():
-            if not page.takes(entry, call.after, store.committed_lsn):
+            if not page.takes(entry, store.committed_lsn):
                 return
 
     def _files_of(self, queue: Queue) -> object:
@@ -106,21 +112,29 @@ class QueueContents:
 class _Page:
     """Messages of one answer."""
 
-    def __init__(self) -> None:
+    def __init__(self, call: PeekQueue) -> None:
         self.messages: list[WaitingMessage] = []
         self.is_all = True
+        self.upto = 0
+        """The last message that was looked at, whether it is wanted or not."""
+        self._call = call
         self._room = PEEK_BYTES
+        self._seen_bytes = 0
 
-    def takes(self, entry: Entry, after: int, committed: int) -> bool:
+    def takes(self, entry: Entry, committed: int) -> bool:
         """False where it ends."""
-        if entry.lsn <= after:
+        if entry.lsn <= self._call.after:
             return True
         # What is not committed may still be lost, and then was never there.
         if entry.lsn > committed:
             return False
-        if self._room <= 0:
+        if self._room <= 0 or self._seen_bytes >= PEEK_SEEN_BYTES_MAX:
             self.is_all = False
             return False
+        self.upto = entry.lsn
+        self._seen_bytes += len(entry.body) + PEEK_ROW_BYTES
+        if entry.time_ms < self._call.from_ms or self._call.contains not in entry.body:
+            return True
         is_marker = entry.kind == QUOTA_MARKER
         self.messages.append(WaitingMessage(entry.lsn, entry.time_ms, is_marker, entry.body))
         self._room -= len(entry.body) + PEEK_ROW_BYTES

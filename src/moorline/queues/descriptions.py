@@ -4,15 +4,21 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from moorline.core.queue.queue import Queue
-from moorline.errors import NotFound
+from moorline.errors import ConfigError, NotFound
 from moorline.journal.queues.store import Store
 from moorline.net.session import Session
 from moorline.net.session_rights import SessionRights
 from moorline.net.slices import in_slices
 from moorline.queues.owners import QueueOwners
-from moorline.queues.queue_list import listed
+from moorline.queues.queue_list import QueueState, listed
 from moorline.wire.message import Answer
-from moorline.wire.queue import DescribeQueue, ListQueues, QueueDescribed, QueuesListed
+from moorline.wire.queue import (
+    DescribeQueue,
+    ListQueues,
+    QueueDescribed,
+    QueueFacts,
+    QueuesListed,
+)
 
 
 class QueueDescriptions:
@@ -49,6 +55,8 @@ class QueueDescriptions:
             owner=self._owners.name_of(queue),
             unreadable=unreadable,
             is_closed=queue.closed,
+            messages_max=self._store.options.queue_messages_max,
+            bytes=queue.bytes,
         )
 
     async def _unreadable(self, queue: Queue) -> int:
@@ -64,5 +72,40 @@ class QueueDescriptions:
 
     async def list(self, session: Session, call: ListQueues) -> Answer:
         principal = session.rights.principal
-        rows = await in_slices(listed(self._store, call.after, call.count), principal)
-        return QueuesListed(call.call, len(self._store), rows)
+        found = await in_slices(
+            listed(self._store, call.after, call.count, _wanted(call.only)), principal
+        )
+        return QueuesListed(
+            call.call,
+            len(self._store),
+            [(queue.id, _waiting(queue)) for queue in found.queues],
+            [self._facts(queue) for queue in found.queues] if call.has_facts else [],
+            found.upto,
+            self._store.options.queue_messages_max,
+        )
+
+    def _facts(self, queue: Queue) -> QueueFacts:
+        return QueueFacts(
+            _waiting(queue),
+            queue.bytes,
+            queue.is_subscribed,
+            queue.suspended,
+            queue.blocked,
+            queue.damaged,
+            not queue.can_write,
+            queue.closed,
+            queue.created_s,
+            self._owners.name_of(queue),
+        )
+
+
+def _wanted(text: str) -> QueueState:
+    try:
+        return QueueState(text)
+    except ValueError:
+        known = ", ".join(one.value for one in QueueState if one.value)
+        raise ConfigError(f"{text!r} is no state of queues; accepted: {known}, or none") from None
+
+
+def _waiting(queue: Queue) -> int:
+    return 0 if queue.damaged else queue.size

@@ -22,6 +22,10 @@ _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class Form(Protocol):
+    @property
+    def name(self) -> str:
+        """What a client speaks, for people."""
+
     def message(self, message: RecordMessage) -> bytes: ...
 
     def record(self, table: str, after: After, columns: Sequence[str] | None) -> bytes:
@@ -32,6 +36,8 @@ class Form(Protocol):
 
 class JsonForm:
     """WebSocket text messages."""
+
+    name = "json"
 
     def message(self, message: RecordMessage) -> bytes:
         return _json.encode(message)
@@ -47,12 +53,16 @@ class JsonForm:
 class PollForm(JsonForm):
     """The same without a frame: the answer to a request is put together from them."""
 
+    name = "requests"
+
     def packet(self, parts: Sequence[bytes]) -> Any:
         return b",".join(parts)
 
 
 class MsgpackForm:
     """WebSocket binary messages."""
+
+    name = "msgpack"
 
     def message(self, message: RecordMessage) -> bytes:
         return _msgpack.encode(message)
@@ -68,6 +78,8 @@ class MsgpackForm:
 
 class NativeForm(MsgpackForm):
     """Messages of the native protocol."""
+
+    name = "native"
 
     def packet(self, parts: Sequence[bytes]) -> Any:
         return RecordMessages(_list(parts))

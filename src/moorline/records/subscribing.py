@@ -89,7 +89,7 @@ class Tables:
         """Since the start."""
         self.refused = 0
         self._settings = settings
-        self._databases = databases
+        self.databases = databases
         self._signing = signing
         self._permits = permits
         self._slots = [ScanSlots(settings.connections_max) for _ in databases]
@@ -197,7 +197,7 @@ class Tables:
         settings = self._settings
         host: TableHost | None = None
         try:
-            async with open_capture(self._databases[number], name) as capture:
+            async with open_capture(self.databases[number], name) as capture:
                 host = TableHost(
                     capture,
                     self._signing,
@@ -241,7 +241,7 @@ class Tables:
     async def capture(self, name: str) -> AsyncIterator[Capture]:
         """One of its own, for whoever follows a table without subscribing to it."""
         number = await self._directory.database_of(name)
-        async with open_capture(self._databases[number], name) as capture:
+        async with open_capture(self.databases[number], name) as capture:
             yield capture
 
     def _rights_changed(self, version: int) -> None:
@@ -254,7 +254,7 @@ class Tables:
         """Lines of the logs that are old; also of tables that nobody subscribes to."""
         while True:
             await asyncio.sleep(self._settings.prune_ms / 1_000)
-            for database in self._databases:
+            for database in self.databases:
                 with contextlib.suppress(DatabaseUnreachable):
                     await self._prune(database)
 

@@ -45,7 +45,7 @@ from moorline.net.turns import Turns
 from moorline.queues.commands import QueueBroker
 from moorline.queues.homes import QueueHomes
 from moorline.services.associations import Associations
-from moorline.services.delivery import ServiceDelivery, ServiceSession
+from moorline.services.delivery import ServiceDelivery, ServiceSession, Told
 from moorline.services.epochs import Epochs
 from moorline.services.queue_commands import QueueCommands
 from moorline.services.rights import SERVICES, all_services
@@ -308,6 +308,8 @@ class ServiceBroker:
             # Taken over before, and back.
             acting = self._by_session[session] = ServiceSession(acting.service, session)
             acting.is_checked, acting.epoch = True, epoch
+        acting.hears_agreement = call.hears_agreement
+        acting.told = Told(self._queues.clock.stamp_ms() * 1_000, theirs, answered.digest)
         self.delivery.take_over(acting, answered.digest)
         rest = answered.payload[PAYLOAD_PER_BLOCK:]
         if rest or acting.subscriber is None:

@@ -5,6 +5,7 @@ later finds its way by the routes. A queue that is associated or freed changes h
 """
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from moorline.catalog.services import OpenedService, Services
 from moorline.core.queue.queue import Queue
@@ -17,6 +18,14 @@ from moorline.queues.commands import QueueBroker
 from moorline.queues.subscription import Subscriber
 from moorline.services.routing import Routes
 from moorline.wire.service import AllDelivered, ServiceEnded
+
+
+class Told(NamedTuple):
+    """The digests of the two sides, at one moment."""
+
+    at_us: int
+    theirs: Digest
+    ours: Digest
 
 
 class ServiceSession:
@@ -33,6 +42,10 @@ class ServiceSession:
         """Whether the digest was proven since the session opened the service the last time."""
         self.absent = 0
         """Associated queues of our part that this node did not have then."""
+        self.told: Told | None = None
+        """What it said of its own list last, for people."""
+        self.hears_agreement = False
+        """Whether it agrees anew when it is asked to."""
         self.has_strays = False
         """Whether the service has associations of no part, which no node has taken."""
 

@@ -23,6 +23,7 @@ from moorline.limits import HOME_ADDRESSES_MAX, SERVICE_PARTS_PER_PAGE
 from moorline.net.session import Session
 from moorline.queues.commands import QueueBroker
 from moorline.queues.homes import QueueHomes
+from moorline.services.agreements import Agreements
 from moorline.services.commands import ServiceBroker, push_payload, soks_of
 from moorline.services.delivery import ServiceSession
 from moorline.services.rights import SERVICES, may, owner_of, path_of
@@ -30,13 +31,16 @@ from moorline.services.service_set import AuditedServiceSet, ServiceSet
 from moorline.wire.message import Answer, Message
 from moorline.wire.service import (
     PAYLOAD_PER_BLOCK,
+    AgreementTold,
     ListServiceParts,
     OpenService,
     PartFacts,
+    ServiceAgreed,
     ServicePartsListed,
     SubscribeService,
 )
 from moorline.wire.service_operator import (
+    AgreeService,
     DescribeService,
     ListServiceQueues,
     ListServices,
@@ -68,6 +72,10 @@ class OfOneService(Protocol):
     def service(self) -> str: ...
 
 
+def _services(_: object) -> str:
+    return SERVICES
+
+
 async def nobody_audits(_session: Session, _act: str, _path: str) -> None:
     """Where there is no audit."""
 
@@ -84,6 +92,7 @@ class OperatorBroker(ServiceBroker):
     ) -> None:
         self._rows = OperatorServices(catalog)
         super().__init__(self._rows, queues, node_id, homes)
+        self._agreements = Agreements()
         self._operating: dict[Session, str] = {}
         """Sessions of operators that act for a service, and its owner."""
         self.audited: Callable[[Session, str, str], Awaitable[None]] = nobody_audits
@@ -100,6 +109,10 @@ class OperatorBroker(ServiceBroker):
             SwitchService: own(later(self._switch)),
             ListServiceQueues: heavy(own(later(self._list_queues))),
             ListServiceParts: own(later(self._list_parts)),
+            AgreeService: heavy(
+                own(self.turns.spawned(self._demands.telling(self._agree, _services)))
+            ),
+            AgreementTold: own(self._agreements.told),
             OpenNamedService: own(later(self._open_named)),
             VerifyService: heavy(own(later(self._verify))),
         }
@@ -143,6 +156,18 @@ class OperatorBroker(ServiceBroker):
             self._node_id,
             found.absent,
             self.home,
+            *self._told(service.number),
+        )
+
+    def _told(self, number: int) -> tuple[int, int, bytes, int, bytes, bool]:
+        """What the two sides said last, of the session that is subscribed here."""
+        acting = self.delivery.subscribed.get(number)
+        if acting is None or acting.told is None:
+            return 0, 0, b"", 0, b"", False
+        at_us, theirs, ours = acting.told
+        return (
+            *(at_us, theirs.count, theirs.hash, ours.count, ours.hash),
+            acting.hears_agreement,
         )
 
     def _facts(self, row: Meant | ServiceRow, digest: Digest) -> ServiceFacts:
@@ -200,6 +225,20 @@ class OperatorBroker(ServiceBroker):
             found.wrong_hashes,
             found.told,
         )
+
+    async def _agree(self, session: Session, call: AgreeService) -> Answer:
+        """A task that no turn is held for: the service's own calls must be answered meanwhile."""
+        service = await self._named(session, call, ADMINISTER)
+        acting = self.delivery.subscribed.get(service.number)
+        if acting is None:
+            raise NotFound(
+                f"the service {service.name} is not subscribed at this node: only its own side knows its list"
+            )
+        if not acting.hears_agreement:
+            raise NotAuthorized(
+                f"the client of the service {service.name} is older than the node: it agrees when it connects"
+            )
+        return ServiceAgreed(call.call, await self._agreements.wanted(acting.session))
 
     async def _switch(self, session: Session, call: SwitchService) -> Answer:
         async with self.turns.turn(OPENING):

@@ -69,10 +69,14 @@ def _looked_through(found: Block | Picked, call: BrowseStream) -> StreamBrowsed:
     messages: list[BrowsedMessage] = []
     size = 0
     for stored in all_stored(chosen.frames):
-        is_wanted = stored.offset >= call.offset and call.key in {None, stored.key}
+        is_wanted = (
+            stored.offset >= call.offset
+            and call.key in {None, stored.key}
+            and stored.time_us >= call.from_us
+        )
         if not is_wanted or call.contains not in stored.body:
             continue
-        message = _shown(stored)
+        message = _shown(stored, len(stored.body) if call.is_whole else BROWSED_BODY_BYTES_MAX)
         size += len(message.body) + len(message.topic)
         is_full = len(messages) == call.count or (messages and size > BROWSED_ANSWER_BYTES_MAX)
         if is_full:
@@ -81,14 +85,14 @@ def _looked_through(found: Block | Picked, call: BrowseStream) -> StreamBrowsed:
     return StreamBrowsed(call.call, found.first, chosen.upto, messages)
 
 
-def _shown(stored: Stored) -> BrowsedMessage:
+def _shown(stored: Stored, body_bytes_max: int) -> BrowsedMessage:
     return BrowsedMessage(
         stored.offset,
         stored.time_us,
         stored.topic,
         stored.key,
         decode_headers(stored.headers),
-        bytes(stored.body[:BROWSED_BODY_BYTES_MAX]),
+        bytes(stored.body[:body_bytes_max]),
         len(stored.body),
         stored.ttl_s,
         stored.flags,

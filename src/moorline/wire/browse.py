@@ -6,7 +6,6 @@ import msgspec
 from msgspec import Meta, field
 
 from moorline.limits import (
-    BROWSED_BODY_BYTES_MAX,
     BROWSED_CONTAINS_BYTES_MAX,
     BROWSED_MAX,
     HEADER_BYTES_MAX,
@@ -14,7 +13,7 @@ from moorline.limits import (
     READ_FILTERS_MAX,
     TOPIC_KEY_BYTES_MAX,
 )
-from moorline.wire.bounds import Code, FilterText
+from moorline.wire.bounds import Body, Code, FilterText
 from moorline.wire.message import Answer, Call
 from moorline.wire.topic import Number
 
@@ -26,14 +25,14 @@ ShownHeader = tuple[
 
 
 class BrowsedMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """`body_bytes` is how long the body is, of which a long one shows its beginning."""
+    """`body_bytes` is how long the body is, of which a long one shows its beginning, unless all was asked."""
 
     offset: int
     time_us: int
     topic: FilterText
     key: KeyBytes | None
     headers: Annotated[list[ShownHeader], Meta(max_length=HEADERS_MAX)]
-    body: Annotated[bytes, Meta(max_length=BROWSED_BODY_BYTES_MAX)]
+    body: Body
     body_bytes: int
     ttl_s: int
     flags: int
@@ -50,6 +49,10 @@ class BrowseStream(Call, frozen=True, gc=False, tag=460):
     contains: Annotated[bytes, Meta(max_length=BROWSED_CONTAINS_BYTES_MAX)] = b""
     key: KeyBytes | None = None
     count: Annotated[int, Meta(ge=1, le=BROWSED_MAX)] = BROWSED_MAX
+    is_whole: bool = False
+    """Whole bodies: for one message that is downloaded, or sent again as it is."""
+    from_us: Number = 0
+    """Not those that are older."""
 
 
 class StreamBrowsed(Answer, frozen=True, gc=False, tag=461):

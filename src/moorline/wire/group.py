@@ -154,6 +154,36 @@ class SeekGroup(Call, frozen=True, gc=False, tag=128):
     start: Annotated[str, Meta(max_length=START_LENGTH_MAX)]
 
 
+class PlanSeek(Call, frozen=True, gc=False, tag=622):
+    """What a `SeekGroup` would do; changes nothing."""
+
+    group: Filter
+    start: Annotated[str, Meta(max_length=START_LENGTH_MAX)]
+
+
+class SeekStep(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A shard of a group: where it is, and where it would go on."""
+
+    node: Name
+    shard: int
+    offset: int
+    target: int
+
+
+class SeekPlanned(Answer, frozen=True, gc=False, tag=623):
+    """`again` messages of the streams would come once more, and `passed` unread ones would be passed over.
+
+    They are counted whatever their topic: a group whose filter takes some of them gets fewer. Of nodes that
+    are `away` nothing is counted: their streams go on at the start when they are back.
+    """
+
+    again: int
+    passed: int
+    steps: Annotated[list[SeekStep], RowsMax]
+    away: Annotated[list[Name], RowsMax]
+    """Homes that did not answer in time."""
+
+
 class KickMember(Call, frozen=True, gc=False, tag=129):
     """Ends the part of a member in a group; answered by `Done`."""
 
@@ -270,6 +300,7 @@ COMMANDS = (
     | CreateGroup
     | DeleteGroup
     | SeekGroup
+    | PlanSeek
     | KickMember
     | ChangeGroup
     | AskLeader
@@ -283,6 +314,7 @@ EVENTS = (
     GroupsListed
     | GroupDescribed
     | GroupCreated
+    | SeekPlanned
     | StreamsSeen
     | StreamsChanged
     | StreamRead

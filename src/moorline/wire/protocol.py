@@ -13,10 +13,12 @@ from moorline.wire import (
     cluster,
     group,
     mqtt_client,
+    pipeline_run,
     publication,
     pull,
     queue,
     queue_contents,
+    record_tables,
     records,
     resolver,
     service,
@@ -57,6 +59,8 @@ HeardByNode = (
     | staging.COMMANDS
     | stream_file.COMMANDS
     | browse.COMMANDS
+    | pipeline_run.COMMANDS
+    | record_tables.COMMANDS
     | queue_contents.COMMANDS
     | pull.COMMANDS
     | access.COMMANDS
@@ -87,6 +91,8 @@ HeardByClient = (
     | staging.EVENTS
     | stream_file.EVENTS
     | browse.EVENTS
+    | pipeline_run.EVENTS
+    | record_tables.EVENTS
     | queue_contents.EVENTS
     | pull.EVENTS
     | access.EVENTS

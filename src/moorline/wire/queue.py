@@ -124,6 +124,10 @@ class QueueDescribed(Answer, frozen=True, gc=False, tag=35):
     owner: Words
     unreadable: int = 0
     is_closed: bool = False
+    messages_max: int = 0
+    """The quota of each queue of the node: how many may wait in it."""
+    bytes: int = 0
+    """Of what waits, as it is stored."""
 
 
 class ListQueues(Call, frozen=True, gc=False, tag=36):
@@ -131,13 +135,41 @@ class ListQueues(Call, frozen=True, gc=False, tag=36):
 
     after: Id = b""
     count: PageSize = 1_000
+    only: Code = ""
+    """What the page is narrowed to: waiting, full, shut or damaged; empty for all."""
+    has_facts: bool = False
+    """Whether the answer says of each queue how it is."""
+
+
+class QueueFacts(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A queue as the node has it in memory: nothing is read for it."""
+
+    waiting: int
+    bytes: int
+    is_subscribed: bool
+    is_suspended: bool
+    is_blocked: bool
+    is_damaged: bool
+    is_over_quota: bool
+    is_closed: bool
+    created_s: int
+    owner: Words
 
 
 class QueuesListed(Answer, frozen=True, gc=False, tag=37):
-    """`total` queues are there in all; an empty page is the end."""
+    """`total` queues are there in all. A page without queues whose `upto` is that of the call is the end:
+    where few are wanted among many, a page may have none and be followed by others."""
 
     total: int
     queues: Annotated[list[tuple[Id, int]], Meta(max_length=QUEUES_PER_PAGE_MAX)]
+    facts: Annotated[list[QueueFacts], Meta(max_length=QUEUES_PER_PAGE_MAX)] = msgspec.field(
+        default_factory=list
+    )
+    """Those of `queues`, one for each, if they were asked for."""
+    upto: Id = b""
+    """The last queue that was looked at."""
+    messages_max: int = 0
+    """The quota of each queue of the node."""
 
 
 class Delivery(Message, frozen=True, gc=False, tag=38):

@@ -18,7 +18,7 @@ from moorline.limits import (
     SERVICE_PARTS_PER_PAGE,
     SERVICE_WINDOW_MAX,
 )
-from moorline.wire.bounds import Body, Code, HashBytes, Id, Name
+from moorline.wire.bounds import Body, Code, HashBytes, Id, Name, Words
 from moorline.wire.message import Answer, Call, Message
 from moorline.wire.queue import QueueId
 
@@ -102,6 +102,8 @@ class SubscribeService(Call, frozen=True, gc=False, tag=56):
     home: HomeNumber = b""
     """Which part is meant; empty for that of whatever node this is."""
     epoch: Epoch = 0
+    hears_agreement: bool = False
+    """Whether this client agrees again when an operator asks for that: `AgreementWanted`."""
 
 
 class ServiceSubscribed(Answer, frozen=True, gc=False, tag=57):
@@ -201,8 +203,47 @@ class ServicePartsListed(Answer, frozen=True, gc=False, tag=421):
     is_last: bool
 
 
+class AgreementWanted(Message, frozen=True, gc=False, tag=621):
+    """Pushed, to who said that it hears it: an operator wants both sides to agree anew, now. When they have,
+    or cannot, `AgreementTold` with that number is the answer."""
+
+    number: int
+
+
+class Agreement(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What an agreement took at all homes, as the client counted it; with a `code` why there is none."""
+
+    count: Count = 0
+    hash: HashBytes = b""
+    rounds: Count = 0
+    bytes_sent: Count = 0
+    bytes_received: Count = 0
+    associated: Count = 0
+    dissociated: Count = 0
+    lost: Count = 0
+    """Queues that the node refused."""
+    away: Annotated[tuple[Name, ...], Meta(max_length=HOME_ADDRESSES_MAX)] = ()
+    """The first of the homes that did not answer."""
+    code: Code = ""
+    text: Words = ""
+
+
+class AgreementTold(Message, frozen=True, gc=False, tag=650):
+    """A service tells what came of the agreement of that number."""
+
+    number: Count
+    agreement: Agreement
+
+
+class ServiceAgreed(Answer, frozen=True, gc=False, tag=620):
+    """To the operator who asked for it."""
+
+    agreement: Agreement
+
+
 COMMANDS = (
-    OpenService
+    AgreementTold
+    | OpenService
     | ListServiceParts
     | CloseService
     | Associate
@@ -218,6 +259,8 @@ EVENTS = (
     | Dissociated
     | ServiceSubscribed
     | PayloadBlock
+    | AgreementWanted
+    | ServiceAgreed
     | AllDelivered
     | ServiceEnded
     | RangesTold

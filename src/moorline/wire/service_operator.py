@@ -85,6 +85,16 @@ class ServiceDescribed(Answer, frozen=True, gc=False, tag=73):
     absent: int = 0
     """Queues of the part at this node's home that it does not have."""
     home: HomeNumber = b""
+    told_us: int = 0
+    """When the subscribed session told its digest of this part last; 0: none has, since the node began."""
+    told_count: int = 0
+    told_hash: HashBytes = b""
+    """That digest, which is of the client's own list."""
+    answered_count: int = 0
+    answered_hash: HashBytes = b""
+    """The node's, at that moment."""
+    can_agree: bool = False
+    """Whether that session agrees again if it is asked (`AgreeService`)."""
 
 
 class RecomputeService(Call, frozen=True, gc=False, tag=74):
@@ -134,6 +144,13 @@ class ServiceQueuesListed(Answer, frozen=True, gc=False, tag=79):
     queues: Annotated[list[Id], Meta(max_length=QUEUES_PER_BLOCK)]
 
 
+class AgreeService(Call, frozen=True, gc=False, tag=619):
+    """Asks the service's own session, if it is subscribed at this node, to agree with its nodes anew and to
+    repair what differs; answered by its `ServiceAgreed`."""
+
+    service: ServiceName
+
+
 class OpenNamedService(Call, frozen=True, gc=False, tag=80):
     """This session acts for that service from now on, but is not subscribed; answered as `OpenService`."""
 
@@ -152,6 +169,7 @@ class VerifyService(Call, frozen=True, gc=False, tag=81):
 
 COMMANDS = (
     ListServices
+    | AgreeService
     | DescribeService
     | RecomputeService
     | SwitchService

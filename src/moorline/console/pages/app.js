@@ -8,12 +8,15 @@ import { Login } from "./login.js";
 import { messages } from "./messages.js";
 import { overview } from "./overview.js";
 import { paths } from "./paths.js";
+import { pipeline } from "./pipeline.js";
 import { queues } from "./queues.js";
+import { records } from "./records.js";
 import { services } from "./services.js";
 import { topics } from "./topics.js";
 
 const TOLD_MS = 8_000;
-const VIEWS = { "": overview, queues, services, topics, messages, groups, paths, access };
+const VIEWS = { "": overview, queues, services, topics, groups, messages, paths, records, pipeline, access };
+const PARTS = { queues: "Messages", paths: "State", pipeline: "Work", access: "Who may what" };
 
 const main = document.getElementById("main");
 const state = document.getElementById("state");
@@ -27,6 +30,7 @@ let telling = 0;
 
 const link = new Link(new URL("socket", location.href).href.replace(/^http/, "ws").replace(/[?#].*$/, ""), (how, text) => {
   state.textContent = { connecting: "connecting…", open: "", away: `away: ${shown(text)}` }[how] ?? "";
+  state.className = how;
   if (how === "open") {
     state.textContent = link.welcome.node;
     document.title = `${link.welcome.node} · Moorline`;
@@ -50,9 +54,9 @@ const page = {
     clearTimeout(telling);
     telling = setTimeout(() => (told.hidden = true), TOLD_MS);
   },
-  /** Whether the person wants that done. */
+  /** Whether the person wants that done; lines are lines. */
   ask(text) {
-    document.getElementById("asked-text").textContent = shown(text);
+    document.getElementById("asked-text").textContent = String(text).split("\n").map(shown).join("\n");
     asked.returnValue = "no";
     asked.showModal();
     return new Promise((resolve) => {
@@ -80,16 +84,17 @@ function where() {
 function drawViews(current) {
   replace(
     views,
-    Object.entries(VIEWS).map(([name, view]) =>
+    Object.entries(VIEWS).map(([name, view]) => [
+      PARTS[name] && h("span", {}, PARTS[name]),
       h("a", { href: `#/${name}`, "data-key": `view ${name}`, "aria-current": name === current ? "page" : null }, view.title),
-    ),
+    ]),
   );
 }
 
 function drawFirst() {
   const { name } = where();
   drawViews(name);
-  replace(main, h("p", { class: "empty" }, "…"));
+  main.replaceChildren(h("p", { class: "empty" }, "…"));
   draw();
 }
 
@@ -107,9 +112,7 @@ async function draw() {
     made = h("p", { class: "failed", role: "alert" }, `${error.code ?? "A mistake in this page"}: ${error.message}`);
   }
   if (mine !== drawing) return;
-  // Who writes or has marked something is not disturbed.
-  const isBusy = main.querySelector("input:focus, select:focus, textarea:focus") || String(getSelection()) !== "";
-  if (made && !isBusy) replace(main, made);
+  if (made) replace(main, made);
   if (view.everyMs) timer = setTimeout(() => (document.hidden ? null : draw()), view.everyMs);
 }
 
@@ -120,5 +123,8 @@ addEventListener("hashchange", () => {
     main.focus();
   }
 });
-document.addEventListener("visibilitychange", () => document.hidden || draw());
+document.addEventListener("visibilitychange", () => {
+  // A view that is drawn once stays as it is: it may have what somebody looked for.
+  if (!document.hidden && where().view.everyMs) draw();
+});
 login.begin();

@@ -1,6 +1,6 @@
 // The tree of the resolver, level by level, and who publishes a path.
 
-import { badge, h, table } from "./draw.js";
+import { badge, h, head, pages, table } from "./draw.js";
 
 async function publishers(link, path) {
   const found = await link.call("ResolvePaths", { paths: [path] });
@@ -35,8 +35,8 @@ export const paths = {
     // Names of one level, each with whether something is published there, and whether something is below.
     const below = (name) => (name.startsWith("/") ? name : `${path === "/" ? "" : path}/${name}`);
     return [
-      h("h1", {}, "Paths"),
-      h("p", {}, h("a", { href: "#/paths" }, "all"), crumbs),
+      head("Paths", "The resolver's tree: everything has a path, and who publishes a path is found by it. A value goes straight from its publisher to its subscribers."),
+      h("p", { class: "crumbs" }, h("a", { href: "#/paths" }, "all"), crumbs),
       holders,
       h("h2", {}, "Below"),
       table(
@@ -48,7 +48,7 @@ export const paths = {
         ],
         listed.children,
       ),
-      listed.next && h("p", { class: "bar" }, h("a", { href: `#/paths/${encodeURIComponent(path)}/${encodeURIComponent(listed.next)}` }, "Next page")),
+      pages(after && `#/paths/${encodeURIComponent(path)}`, listed.next && `#/paths/${encodeURIComponent(path)}/${encodeURIComponent(listed.next)}`),
     ];
   },
 };

@@ -1,10 +1,18 @@
 // Queues of this node: a page of them, and one with what waits in it.
 
-import { body, download } from "./bodies.js";
-import { badge, button, bytes, count, facts, h, moment, table } from "./draw.js";
-import { fromBase64 } from "./link.js";
+import { body, download, FORMS, message } from "./bodies.js";
+import { badge, button, bytes, count, facts, h, head, meter, moment, pages, table, timeOf } from "./draw.js";
+import { fromBase64, toBase64 } from "./link.js";
 
 const PER_PAGE = 50;
+const SHOWN_MAX = 200;
+const ONLY = [
+  ["", "All queues"],
+  ["waiting", "With messages"],
+  ["full", "Over quota"],
+  ["shut", "Shut"],
+  ["damaged", "Set aside"],
+];
 
 /** As people and paths see an id. */
 export const nameOf = (id) => id.replaceAll("+", "-").replaceAll("/", "_");
@@ -21,39 +29,40 @@ function states(one) {
   return found.length ? found : badge("idle");
 }
 
-async function list({ link }, after) {
-  const page = await link.call("ListQueues", { after: after ? idOf(after) : "", count: PER_PAGE });
-  const rows = await Promise.all(page.queues.map(([queue]) => link.call("DescribeQueue", { queue }).catch(() => null)));
-  const last = page.queues.at(-1)?.[0];
+async function list({ link }, only, after) {
+  const page = await link.call("ListQueues", { after: after ? idOf(after) : "", count: PER_PAGE, only, has_facts: true });
+  const rows = page.queues.map(([queue], at) => ({ queue, ...page.facts[at] }));
   const find = (event) => {
     event.preventDefault();
     location.hash = `#/queues/one/${encodeURIComponent(new FormData(event.target).get("id").trim())}`;
   };
+  const isMore = rows.length === PER_PAGE || (only && nameOf(page.upto) !== after);
   return [
-    h("h1", {}, "Queues"),
+    head("Queues", `One recipient each, in order, acknowledged. ${count(page.total)} are at this node; ${count(page.messages_max)} messages may wait in one.`),
     h(
-      "form",
-      { class: "bar", submit: find },
-      h("label", {}, "Id", h("input", { name: "id", required: true, pattern: "[\\w\\-]{32}", size: "34", title: "32 characters" })),
-      h("button", {}, "Show"),
+      "nav",
+      { class: "tabs", "aria-label": "Which queues" },
+      ONLY.map(([name, title]) => h("a", { href: `#/queues/${name || "all"}`, "aria-current": name === only ? "page" : null }, title)),
     ),
-    h("p", { class: "empty" }, `${count(page.total)} at this node that you may see`),
     table(
       "Queues",
       [
         { title: "queue", isName: true, value: (one) => h("a", { href: `#/queues/one/${nameOf(one.queue)}`, class: "hash" }, nameOf(one.queue)) },
-        { title: "waiting", isNumber: true, value: (one) => count(one.waiting) },
+        { title: "depth", isNumber: true, value: (one) => meter(one.waiting, page.messages_max) },
+        { title: "size", isNumber: true, value: (one) => bytes(one.bytes) },
         { title: "state", value: states },
         { title: "owner", isName: true, value: (one) => one.owner || "nobody" },
         { title: "made", value: (one) => moment(one.created_s * 1e6) },
       ],
-      rows.filter(Boolean),
+      rows,
+      isMore ? "none in this part: go on with the next page" : "none",
     ),
+    pages(after && `#/queues/${only || "all"}`, isMore && `#/queues/${only || "all"}/${nameOf(page.upto)}`),
     h(
-      "p",
-      { class: "bar" },
-      after && h("a", { href: "#/queues" }, "First page"),
-      page.queues.length === PER_PAGE && h("a", { href: `#/queues/after/${nameOf(last)}` }, "Next page"),
+      "form",
+      { class: "bar", submit: find },
+      h("label", {}, "A queue by its id", h("input", { name: "id", required: true, pattern: "[\\w\\-]{32}", size: "34", title: "32 characters" })),
+      h("button", {}, "Show"),
     ),
   ];
 }
@@ -62,16 +71,16 @@ async function one(page, name) {
   const { link } = page;
   const queue = idOf(name);
   const found = await link.call("DescribeQueue", { queue });
-  // Who may not read it still sees how it is.
-  const peeked = await link.call("PeekQueue", { queue }).catch((error) => error);
   const act = (call, fields, question, done) => async () => {
     if (await page.ask(question)) page.change(call, { queue, ...fields }, done);
   };
   return [
-    h("h1", { class: "hash" }, name),
+    h("p", { class: "crumbs" }, h("a", { href: "#/queues" }, "Queues")),
+    h("div", { class: "head" }, h("h1", { class: "hash" }, name)),
     facts([
       ["state", states(found)],
-      ["waiting", count(found.waiting)],
+      ["depth", meter(found.waiting, found.messages_max)],
+      ["size", bytes(found.bytes)],
       ["stored since it was made", count(found.stored)],
       ["owner", found.owner || "nobody"],
       ["made", moment(found.created_s * 1e6)],
@@ -80,34 +89,83 @@ async function one(page, name) {
     h(
       "div",
       { class: "bar" },
-      button(found.is_blocked ? "Unblock" : "Block", act("BlockQueue", { blocked: !found.is_blocked }, `${found.is_blocked ? "Unblock" : "Block"} ${name}? Blocked, it takes no message and is in no service.`, "done")),
+      button(found.is_blocked ? "Unblock" : "Block", act("BlockQueue", { blocked: !found.is_blocked }, `${found.is_blocked ? "Unblock" : "Block"} ${name}?\nBlocked, it takes no message and is in no service.`, "done")),
       button(found.is_closed ? "Open" : "Close", act("CloseQueue", { closed: !found.is_closed }, `${found.is_closed ? "Let all who know its id send to" : "Let only those with a right send to"} ${name}?`, "done")),
-      button("Delete", act("DeleteQueue", {}, `Delete ${name} and ${count(found.waiting)} messages? That cannot be undone.`, "deleted")),
+      button("Check its files", () => check(page, queue, false)),
+      found.is_damaged && button("Repair", () => check(page, queue, true)),
+      button("Delete", act("DeleteQueue", {}, `Delete ${name} and ${count(found.waiting)} messages?\nThat cannot be undone.`, "deleted"), { class: "danger" }),
     ),
     h("h2", {}, "What waits, oldest first"),
-    peeked instanceof Error ? h("p", { class: "empty" }, `${peeked.code}: ${peeked.message}`) : messages(peeked.messages),
+    contents(page, queue),
   ];
 }
 
-function messages(waiting) {
-  if (!waiting.length) return h("p", { class: "empty" }, "nothing");
-  return waiting.slice(0, PER_PAGE).map((message) => {
-    const bytesOf = fromBase64(message.body);
-    return h(
-      "details",
-      { class: "card" },
-      h("summary", {}, `${message.message} · ${moment(message.time_ms * 1e3)} · ${message.is_quota_marker ? "quota marker" : bytes(bytesOf.length)}`),
-      body(bytesOf),
-      download(bytesOf, `message-${message.message}`),
-    );
-  });
+async function check(page, queue, is_repair) {
+  try {
+    const found = await page.link.call("CheckQueue", { queue, is_repair });
+    page.tell(`${count(found.messages)} messages can be delivered, ${count(found.lost)} are lost; ${found.problems_total ? `${found.problems_total} problems: ${found.problems.map((one) => one.text).join("; ")}` : "nothing is wrong"}`, found.is_clean);
+  } catch (error) {
+    page.tell(`${error.code ?? "ERROR"}: ${error.message}`);
+  }
+  page.draw();
+}
+
+let looks = 0;
+
+/** A look into it, and on: the node passes a bounded piece with each answer, and to stop is to ask no more. */
+function contents({ link, tell }, queue) {
+  const state = h("p", { class: "empty", role: "status" });
+  const found = h("div", {});
+  const look = {};
+  const begin = async (fields) => {
+    const mine = (look.current = {});
+    const wanted = { contains: toBase64(fields.get("contains")), from_ms: Math.floor(timeOf(fields.get("from")) / 1_000) };
+    found.replaceChildren();
+    let [after, shown] = [0, 0];
+    try {
+      for (;;) {
+        const answer = await link.call("PeekQueue", { queue, after, ...wanted });
+        if (look.current !== mine) return;
+        for (const message of answer.messages.slice(0, SHOWN_MAX - shown)) found.append(waiting(message, fields.get("form")));
+        shown = Math.min(SHOWN_MAX, shown + answer.messages.length);
+        state.textContent = shown ? `${count(shown)} shown` : "nothing found yet";
+        if (answer.is_all || shown >= SHOWN_MAX || answer.upto === after) break;
+        after = answer.upto;
+      }
+      state.textContent = shown ? `${count(shown)} shown${shown >= SHOWN_MAX ? "; there may be more" : ""}` : "nothing";
+    } catch (error) {
+      // Who may not read it still sees how it is.
+      state.textContent = `${error.code ?? "ERROR"}: ${error.message}`;
+    }
+  };
+  const form = h(
+    "form",
+    { class: "bar", submit: (event) => { event.preventDefault(); begin(new FormData(event.target)); } },
+    h("label", {}, "Body contains", h("input", { name: "contains", maxlength: "60" })),
+    h("label", {}, "From (UTC)", h("input", { name: "from", type: "datetime-local", step: "1" })),
+    h("label", {}, "As", h("select", { name: "form" }, FORMS.map((one) => h("option", {}, one)))),
+    h("button", { class: "strong" }, "Look"),
+    button("Stop", () => (look.current = null)),
+  );
+  begin(new FormData(form));
+  return h("div", { "data-key": `contents ${++looks}` }, form, state, found);
+}
+
+function waiting(one, form) {
+  const bytesOf = fromBase64(one.body);
+  return message(
+    `${one.message} · ${moment(one.time_ms * 1e3)} · ${one.is_quota_marker ? "quota marker" : bytes(bytesOf.length)}`,
+    body(bytesOf, form),
+    download(() => bytesOf, `message-${one.message}`),
+  );
 }
 
 export const queues = {
   title: "Queues",
   everyMs: 0,
-  draw(page, [what, name]) {
+  draw(page, [what = "all", name = ""]) {
     this.everyMs = what === "one" ? 0 : 3_000;
-    return what === "one" ? one(page, name) : list(page, what === "after" ? name : "");
+    if (what === "one") return one(page, name);
+    return list(page, what === "all" ? "" : what, name);
   },
 };

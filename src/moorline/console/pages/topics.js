@@ -1,49 +1,72 @@
 // Topics that have messages, and the streams of this node's disk.
 
-import { badge, bytes, count, h, moment, table } from "./draw.js";
+import { badge, bytes, count, empty, h, head, moment, pages, table } from "./draw.js";
 
-const PER_PAGE = 200;
-const STREAMS_SHOWN = 500;
+const PER_PAGE = 100;
+const STREAMS_SHOWN = 100;
+
+async function topicsOf({ link }, after, filter) {
+  const page = await link.call("ListTopics", { after, filter, count: PER_PAGE });
+  const find = (event) => {
+    event.preventDefault();
+    location.hash = `#/topics//${encodeURIComponent(new FormData(event.target).get("filter") || "#")}`;
+  };
+  return [
+    h("form", { class: "bar", submit: find }, h("label", {}, "Filter: + is one level, # is all that follow", h("input", { name: "filter", value: filter, size: "34" })), h("button", {}, "Show")),
+    table(
+      "Topics",
+      [
+        { title: "topic", isName: true, value: ([topic]) => h("a", { href: `#/messages/${encodeURIComponent(topic)}` }, topic) },
+        { title: "messages", isNumber: true, value: ([, messages]) => count(messages) },
+      ],
+      page.topics,
+    ),
+    pages(
+      after && `#/topics//${encodeURIComponent(filter)}`,
+      page.topics.length === PER_PAGE && `#/topics/${encodeURIComponent(page.topics.at(-1)[0])}/${encodeURIComponent(filter)}`,
+    ),
+  ];
+}
+
+async function streamsOf({ link }, from) {
+  const found = await link.call("DescribeStreams");
+  const streams = found.streams.slice(from, from + STREAMS_SHOWN);
+  return [
+    empty(`${count(found.streams.length)} streams; ${count(found.dropped_messages)} messages dropped by retention, ${count(found.lost_messages)} lost to damage`),
+    table(
+      "Streams",
+      [
+        { title: "home", isName: true, value: (one) => one.node },
+        { title: "shard", isNumber: true, value: (one) => one.shard },
+        { title: "generation", isNumber: true, value: (one) => one.generation },
+        { title: "messages", isNumber: true, value: (one) => count(one.end - one.first) },
+        { title: "size", isNumber: true, value: (one) => bytes(one.size_bytes) },
+        { title: "from", value: (one) => moment(one.first_time_us) },
+        { title: "to", value: (one) => moment(one.last_time_us) },
+        { title: "state", value: (one) => (one.is_sealed ? badge("sealed", "good") : badge("being written")) },
+      ],
+      streams,
+    ),
+    pages(from > 0 && "#/topics/streams/0", from + streams.length < found.streams.length && `#/topics/streams/${from + STREAMS_SHOWN}`),
+  ];
+}
 
 export const topics = {
   title: "Topics",
   everyMs: 0,
-  async draw({ link }, [after = "", filter = "#"]) {
-    const [page, found] = await Promise.all([
-      link.call("ListTopics", { after, filter, count: PER_PAGE }),
-      link.call("DescribeStreams"),
-    ]);
-    const find = (event) => {
-      event.preventDefault();
-      location.hash = `#/topics//${encodeURIComponent(new FormData(event.target).get("filter") || "#")}`;
-    };
-    const streams = found.streams.slice(0, STREAMS_SHOWN);
+  async draw(page, [after = "", filter = "#"]) {
+    // A topic may be called so; then its page is asked for by what stands before it.
+    const isStreams = after === "streams" && /^\d+$/.test(filter);
+    const isHere = (wanted) => (isStreams === wanted ? "page" : null);
     return [
-      h("h1", {}, "Topics"),
-      h("form", { class: "bar", submit: find }, h("label", {}, "Filter", h("input", { name: "filter", value: filter })), h("button", {}, "Show")),
-      table("Topics", [
-          { title: "topic", isName: true, value: ([topic]) => h("a", { href: `#/messages/${encodeURIComponent(topic)}` }, topic) },
-          { title: "messages", isNumber: true, value: ([, messages]) => count(messages) },
-        ], page.topics),
-      page.topics.length === PER_PAGE &&
-        h("p", { class: "bar" }, h("a", { href: `#/topics/${encodeURIComponent(page.topics.at(-1)[0])}/${encodeURIComponent(filter)}` }, "Next page")),
-      h("h2", {}, "Streams"),
-      h("p", { class: "empty" }, `${count(found.dropped_messages)} messages dropped by retention; ${count(found.lost_messages)} lost to damage`),
-      table(
-        "Streams",
-        [
-          { title: "home", isName: true, value: (one) => one.node },
-          { title: "shard", isNumber: true, value: (one) => one.shard },
-          { title: "generation", isNumber: true, value: (one) => one.generation },
-          { title: "messages", isNumber: true, value: (one) => count(one.end - one.first) },
-          { title: "size", isNumber: true, value: (one) => bytes(one.size_bytes) },
-          { title: "from", value: (one) => moment(one.first_time_us) },
-          { title: "to", value: (one) => moment(one.last_time_us) },
-          { title: "state", value: (one) => (one.is_sealed ? badge("sealed", "good") : badge("written")) },
-        ],
-        streams,
+      head("Topics", "Durable and replayable, with many readers. A topic's messages lie in a stream of one shard; sealed streams have a digest that archives are proven against."),
+      h(
+        "nav",
+        { class: "tabs", "aria-label": "Topics or streams" },
+        h("a", { href: "#/topics", "aria-current": isHere(false) }, "Topics"),
+        h("a", { href: "#/topics/streams/0", "aria-current": isHere(true) }, "Streams on this disk"),
       ),
-      found.streams.length > streams.length && h("p", { class: "empty" }, `the first ${streams.length} of ${found.streams.length}`),
+      isStreams ? await streamsOf(page, Number(filter) || 0) : await topicsOf(page, after, filter),
     ];
   },
 };
