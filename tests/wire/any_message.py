@@ -88,6 +88,8 @@ class Drawing:
                 return self._chance.choice([0.0, -1.0, 1e308, 1.5])
             case inspect.BoolType():
                 return self._chance.random() < 0.5
+            case inspect.AnyType():
+                return self._chance.choice([None, True, 7, 1.5, "x", b"y", [1, "a"]])
             case inspect.NoneType():
                 return None
             case inspect.StrType():
