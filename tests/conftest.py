@@ -136,10 +136,13 @@ def ended_in_time(
     return within
 
 
+SEED_NAMES = ("seed", "block")
+
+
 def number_of_seed(item: pytest.Item) -> int:
-    """Of a test that runs for one seed behind the other; 0 for all that do not."""
+    """Of a test that runs for one seed, or block of seeds, behind the other; 0 for all that do not."""
     called = getattr(item, "callspec", None)
-    return int(called.indices.get("seed", 0)) if called else 0
+    return max(called.indices.get(name, 0) for name in SEED_NAMES) if called else 0
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> GroupScheduling | None:

@@ -79,6 +79,17 @@ class Trial:
         for name in names:
             self.proxies[name].target = int(self.nodes[name].address.rpartition(":")[2])
 
+    async def harm(self, fault: str, name: str) -> None:
+        match fault:
+            case "cut":
+                await self.cut(name)
+            case "kill":
+                await self.kill(name)
+            case "restart":
+                await self.restart(name)
+            case _:
+                await self.stop_for_a_while(name, 1.0)
+
     async def kill(self, name: str) -> None:
         await asyncio.to_thread(self.nodes[name].kill)
         self.losses += 1
@@ -134,8 +145,19 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
     process.wait(30)
 
 
-async def test_every_kind_of_subscription_goes_on_through_all_faults(
-    trial: Trial, programs: Starter
+Faults = tuple[tuple[str, str], ...]
+FEW: Faults = (("cut", "a"), ("kill", "a"), ("stop", "b"))
+ALL: Faults = (
+    *(("cut", "a"), ("kill", "a"), ("stop", "b"), ("restart", "b")),
+    *(("cut", "c"), ("restart", "c"), ("restart", "a"), ("kill", "c")),
+)
+
+
+@pytest.mark.parametrize(
+    "faults", [FEW, pytest.param(ALL, marks=pytest.mark.long)], ids=["few", "all"]
+)
+async def test_every_kind_of_subscription_goes_on_through_faults(
+    trial: Trial, programs: Starter, faults: Faults
 ) -> None:
     addresses = trial.addresses
     async with moorline.connect(addresses) as moor:
@@ -164,18 +186,9 @@ async def test_every_kind_of_subscription_goes_on_through_all_faults(
 
         await more()
         await send()
-        for fault in (
-            trial.cut("a"),
-            trial.kill("a"),
-            trial.stop_for_a_while("b", 1.0),
-            trial.restart("b"),
-            trial.cut("c"),
-            trial.restart("c"),
-            trial.restart("a"),
-            trial.kill("c"),
-        ):
+        for fault, name in faults:
             publishing = asyncio.create_task(more())
-            await fault
+            await trial.harm(fault, name)
             await publishing
         await until(lambda: reader.has(set(sent)), within_s=WITHIN_S, what="the first of the queue")
         await send()

@@ -194,7 +194,10 @@ def killed_after(node: NodeProcess, seconds: float, ledgers: list[Ledger]) -> No
     node.kill()
 
 
-@pytest.mark.parametrize(("sync", "rounds"), [("power", 12), ("process", 5)])
+@pytest.mark.parametrize(
+    ("sync", "rounds"),
+    [("power", 5), pytest.param("power", 12, marks=pytest.mark.long), ("process", 5)],
+)
 def test_c17_killed_at_random_moments_under_load(tmp_path: Path, sync: str, rounds: int) -> None:
     """C17: no answered send is lost, none comes twice, no answered ack is undone."""
     chance = random.Random(17)

@@ -53,13 +53,18 @@ def killed_at(point: str, node: Node, where: Path) -> None:
     assert is_killed, f"{done.returncode}\n{done.stdout}{done.stderr}"
 
 
+@pytest.mark.parametrize(
+    "points",
+    [("merging",), ("committed",), pytest.param(POINTS, marks=pytest.mark.long)],
+    ids=["merging", "committed", "all"],
+)
 async def test_killed_at_each_step_it_goes_on_and_is_proven(
-    site: Site, spark: SparkSession, tmp_path: Path
+    site: Site, spark: SparkSession, tmp_path: Path, points: tuple[str, ...]
 ) -> None:
     node, where = await published(site), tmp_path / "kept"
     await kept(spark, options_of(node, where))
     target = MaterializedTable(str(where))
-    for number, point in enumerate(POINTS):
+    for number, point in enumerate(points):
         before, held = target.latest(), await rows_in(spark, where)
         await site.execute(
             f"update things set note = '{point}' where id % 10 = {number}",
@@ -78,20 +83,34 @@ async def test_killed_at_each_step_it_goes_on_and_is_proven(
         assert not list(where.glob("_moorline/stage/*/*")), "nothing is left of what was cut short"
 
 
-async def test_the_command_tells_what_it_kept_and_ends_when_it_is_told(
-    site: Site, spark: SparkSession, tmp_path: Path
-) -> None:
+def command_of(node: Node, where: Path) -> tuple[str, ...]:
+    return ("things", str(where), f"--address={node.addresses[0]}", f"--topic={TOPIC}", "--json")
+
+
+async def test_the_command_tells_what_it_kept(site: Site, tmp_path: Path) -> None:
     node, where = await published(site), tmp_path / "kept"
-    flags = ("things", str(where), f"--address={node.addresses[0]}", f"--topic={TOPIC}", "--json")
-    done = await asyncio.to_thread(run_moor, "pipeline", "materialize", *flags)
+    flags = command_of(node, where)
+    done = await asyncio.to_thread(
+        run_moor, "pipeline", "materialize", *flags, timeout_s=DRIVER_S_MAX
+    )
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert (told["messages"], told["rows"], told["is_proven"]) == (COUNT + 1, COUNT, True)
 
+    refused = await asyncio.to_thread(run_moor, "pipeline", "materialize", *flags, "--topic=a/#")
+    assert (refused.returncode, len(refused.stderr.splitlines())) == (12, 1), refused.stderr
+
+
+async def test_the_command_goes_on_and_ends_when_it_is_told(
+    site: Site, spark: SparkSession, tmp_path: Path
+) -> None:
+    node, where = await published(site), tmp_path / "kept"
+    await kept(spark, options_of(node, where))
     await site.execute("delete from things where id <= 100")
     await settled(site)
     going = await asyncio.create_subprocess_exec(
-        *(*MOOR, "pipeline", "materialize", *flags, "--continuously", "--every=200 milliseconds"),
+        *(*MOOR, "pipeline", "materialize", *command_of(node, where)),
+        *("--continuously", "--every=200 milliseconds"),
         env=clean_environment(),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -106,6 +125,3 @@ async def test_the_command_tells_what_it_kept_and_ends_when_it_is_told(
         out, errors = await going.communicate()
     assert going.returncode == 0, errors
     assert json.loads(out)["rows"] == COUNT - 100
-
-    refused = await asyncio.to_thread(run_moor, "pipeline", "materialize", *flags, "--topic=a/#")
-    assert (refused.returncode, len(refused.stderr.splitlines())) == (12, 1), refused.stderr

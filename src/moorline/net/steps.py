@@ -59,14 +59,17 @@ class Steps:
     def _work_forever(self, waiting: "queue.SimpleQueue[Step]") -> None:
         while True:
             work, loop, done = waiting.get()
+            result, failed = None, None
             # Who has given up meanwhile is not worth a step that may hang as well.
             if not done.cancelled():
                 try:
-                    self._settle(loop, done, work(), None)
+                    result = work()
                 except Exception as error:
-                    self._settle(loop, done, None, error)
+                    failed = error
+            # Before anybody is told: whoever asks for the next step then finds this thread free.
             with self._lock:
                 self._unfinished -= 1
+            self._settle(loop, done, result, failed)
 
     @staticmethod
     def _settle(
