@@ -28,14 +28,13 @@ from moorline.errors import (
     CertificateRefused,
     ConfigError,
     ConnectionLost,
-    Malformed,
     MoorlineError,
     OutcomeUnknown,
     Refused,
     Unreachable,
     Untrusted,
 )
-from moorline.net.caller import Caller, Heard, Make, answers_before
+from moorline.net.caller import Caller, Heard, Make, answered_by, answers_before
 from moorline.net.clock import monotonic_ms
 from moorline.net.interpreter import Interpreter, Performer, nothing_awaited
 from moorline.net.tasks import Tasks
@@ -148,11 +147,7 @@ class StayingLink:
         (answer,) = await self.call_all(
             [make], heard=heard, unheard=unheard, must_arrive=must_arrive
         )
-        if isinstance(answer, Failed):
-            raise answer.error()
-        if not isinstance(answer, reply):
-            raise Malformed(f"{type(answer).__name__} does not answer a call for {reply.__name__}")
-        return answer
+        return answered_by(answer, reply)
 
     async def call_all(
         self,

@@ -192,11 +192,7 @@ class Caller(Connection):
         (answer,) = await self.call_all(
             [make], heard=heard, unheard=unheard, must_arrive=must_arrive
         )
-        if isinstance(answer, Failed):
-            raise answer.error()
-        if not isinstance(answer, reply):
-            raise Malformed(f"{type(answer).__name__} does not answer a call for {reply.__name__}")
-        return answer
+        return answered_by(answer, reply)
 
     def cast(self, make: Make, heard: Heard | None = None) -> None:
         """A call that nobody waits for."""
@@ -358,6 +354,15 @@ def _why_unsendable(message: Message, other: MessageDecoder) -> tuple[str, str]:
         return "TOO_LARGE", text
     # What is no number, or not in its range, is not too large.
     return "TOO_LARGE" if "of length <=" in fault else "MALFORMED", fault
+
+
+def answered_by(answer: Answer, reply: type[Reply]) -> Reply:
+    """The answer, if it is what was asked for; a refusal is raised as the error of its code."""
+    if isinstance(answer, Failed):
+        raise answer.error()
+    if not isinstance(answer, reply):
+        raise Malformed(f"{type(answer).__name__} does not answer a call for {reply.__name__}")
+    return answer
 
 
 def answers_before(error: ConnectionLost | Refused) -> list[Answer | None] | None:

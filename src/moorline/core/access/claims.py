@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from moorline.core.access.principal import BUILT_IN, check_group, check_provable
+from moorline.core.access.star_pattern import StarPattern
 from moorline.errors import BadGrant
 from moorline.limits import OIDC_GROUPS_MAX, OIDC_VALUES_MAX
 
@@ -25,9 +26,7 @@ Claims = Mapping[str, Any]
 
 class ClaimRule(NamedTuple):
     claim: str
-    before: str
-    after: str
-    has_star: bool
+    pattern: StarPattern
     name: str
 
     @classmethod
@@ -60,14 +59,9 @@ class ClaimRule(NamedTuple):
         pattern, equals, name = rest.rpartition("=")
         if not claim or not quote or colon != ":" or not equals:
             raise ValueError(f"accepted: {form}")
-        if not pattern or pattern.count("*") > 1:
-            raise ValueError("the pattern is empty or has two *: one at most is taken")
-        if "{}" in name and "*" not in pattern:
-            raise ValueError("{} stands for what * takes, and the pattern has no *")
-        if name.count("{}") > 1:
-            raise ValueError("the name has two {}: one at most is taken")
-        before, star, after = pattern.partition("*")
-        return cls(claim, before, after, bool(star), name)
+        parsed = StarPattern.parsed(pattern)
+        parsed.check_name(name, "name")
+        return cls(claim, parsed, name)
 
     def names_of(self, claims: Claims) -> set[str]:
         return {
@@ -77,17 +71,10 @@ class ClaimRule(NamedTuple):
         }
 
     def _taken(self, value: str) -> str | None:
-        """What `*` takes, one character at least; empty without a `*`; None if it does not match."""
-        before, after = self.before, self.after
-        if not self.has_star:
-            return "" if value == before else None
-        if len(value) <= len(before) + len(after):
-            return None
-        if not value.startswith(before) or not value.endswith(after):
-            return None
-        taken = value[len(before) : len(value) - len(after)]
+        taken = self.pattern.taken(value)
         # `*@example.org` is somebody of that domain: of `a@evil.example@example.org` nobody can say.
-        return None if "@" in after and "@" in taken else taken
+        is_doubtful = taken is not None and "@" in self.pattern.after and "@" in taken
+        return None if is_doubtful else taken
 
 
 class ClaimRules:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from moorline.core.access.principal import check_provable
+from moorline.core.access.star_pattern import StarPattern
 from moorline.errors import BadGrant
 from moorline.limits import PRINCIPAL_CHARACTERS_MAX
 
@@ -24,33 +25,22 @@ _WELL_KNOWN: Final = "WELLKNOWN/"
 class Pattern(NamedTuple):
     """A name with one `*` at most, which stands for one character or more, and never for `/` or `@`."""
 
-    before: str
-    after: str
-    has_star: bool
+    star: StarPattern
 
     @classmethod
     def parsed(cls, text: str) -> "Pattern":
         """ValueError says what is wrong with it."""
-        if text.count("*") > 1:
-            raise ValueError("the pattern has two *: one at most is taken")
+        star = StarPattern.parsed(text)
         name, _, realm = text.rpartition("@")
         if not name or not realm or "@" in name or "*" in realm or "\\" in text:
             # A realm that anybody may name is nobody's proof: realms that trust each other are many.
             raise ValueError(f"accepted: {PATTERN_FORM}, the realm in full")
-        before, star, after = text.partition("*")
-        return cls(before, after, bool(star))
+        return cls(star)
 
     def taken(self, name: str) -> str | None:
         """What `*` takes; empty without one; None if the name does not match."""
-        if not self.has_star:
-            return "" if name == self.before else None
-        before, after = self.before, self.after
-        if len(name) <= len(before) + len(after):
-            return None
-        if not name.startswith(before) or not name.endswith(after):
-            return None
-        taken = name[len(before) : len(name) - len(after)]
-        return None if "/" in taken or "@" in taken else taken
+        taken = self.star.taken(name)
+        return None if taken is None or "/" in taken or "@" in taken else taken
 
 
 class KerberosRule(NamedTuple):
@@ -65,10 +55,7 @@ class KerberosRule(NamedTuple):
         if not equals:
             raise ValueError(f"accepted: {RULE_FORM}")
         parsed = Pattern.parsed(pattern)
-        if "{}" in principal and not parsed.has_star:
-            raise ValueError("{} stands for what * takes, and the pattern has no *")
-        if principal.count("{}") > 1:
-            raise ValueError("the principal has two {}: one at most is taken")
+        parsed.star.check_name(principal, "principal")
         try:
             check_provable(principal.replace("{}", "x"))
         except BadGrant as error:

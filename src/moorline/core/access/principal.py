@@ -15,6 +15,7 @@ from unicodedata import category
 
 import msgspec
 
+from moorline.core.access.star_pattern import StarPattern
 from moorline.errors import BadGrant
 from moorline.limits import PRINCIPAL_CHARACTERS_MAX
 
@@ -149,9 +150,7 @@ class Rule(NamedTuple):
     """`FIELD:PATTERN=PRINCIPAL`; `*` in the pattern is `{}` in the principal."""
 
     field: str
-    before: str
-    after: str
-    has_star: bool
+    pattern: StarPattern
     principal: str
 
     @classmethod
@@ -162,21 +161,15 @@ class Rule(NamedTuple):
         pattern, equals, principal = text.rpartition("=")
         if field is None or not equals:
             raise ValueError(f"accepted: {RULE_FORM}")
-        pattern = pattern[len(field) + 1 :]
-        if not pattern or pattern.count("*") > 1:
-            raise ValueError("the pattern is empty or has two *: one at most is taken")
-        if "{}" in principal and "*" not in pattern:
-            raise ValueError("{} stands for what * takes, and the pattern has no *")
-        if principal.count("{}") > 1:
-            raise ValueError("the principal has two {}: one at most is taken")
+        parsed = StarPattern.parsed(pattern[len(field) + 1 :])
+        parsed.check_name(principal, "principal")
         try:
             # Now, and not when the first certificate comes: a rule that can prove nobody is a mistake in
             # the settings.
             check_provable(principal.replace("{}", "x"))
         except BadGrant as error:
             raise ValueError(str(error)) from None
-        before, star, after = pattern.partition("*")
-        return cls(field, before, after, bool(star), principal)
+        return cls(field, parsed, principal)
 
     def principals_of(self, certificate: Certificate) -> set[str]:
         return {
@@ -186,20 +179,11 @@ class Rule(NamedTuple):
         }
 
     def _taken(self, value: str) -> str | None:
-        """What `*` takes, one character at least; empty without a `*`; None if it does not match."""
-        before, after = self.before, self.after
         # Names of hosts alone are the same in capitals (RFC 5280, 7.2); of all others two spellings are
         # two.
         if self.field == "san:dns":
-            value, before, after = value.lower(), before.lower(), after.lower()
-        if not self.has_star:
-            return "" if value == before else None
-        # What stands before and behind `*` must not overlap: `a*a` takes no `a`.
-        if len(value) <= len(before) + len(after):
-            return None
-        if not value.startswith(before) or not value.endswith(after):
-            return None
-        return value[len(before) : len(value) - len(after)]
+            return self.pattern.lowered().taken(value.lower())
+        return self.pattern.taken(value)
 
 
 class CertificateRules:
