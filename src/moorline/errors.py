@@ -7,6 +7,7 @@
     ├── StartError             the operator's: the node cannot start here and now
     │   ├── FolderInUse        another node runs on this data folder
     │   ├── FolderUnusable     the data folder cannot be read or written
+    │   │   └── HomeMoved      its home is at another node: the folder is a copy of before
     │   ├── AddressTaken       another program listens there
     │   ├── CatalogUnreachable Postgres does not answer
     │   ├── CatalogTooNew      the catalog was written by a newer Moorline
@@ -78,6 +79,7 @@
     │   ├── AlreadyThere       a user or token of that name is there
     │   ├── CannotCut          a backup of the node cannot be made now
     │   ├── NodeAlive          a node that is to be removed lives
+    │   ├── CannotMove         a home that cannot be moved so
     │   ├── NoMessage          the message acknowledged is not the head
     │   ├── QueueOff           the recipient takes no more messages
     │   ├── QueueBlocked       the operator has blocked the queue
@@ -144,6 +146,12 @@ class AddressTaken(StartError):
 class FolderUnusable(StartError):
     code = "FOLDER_UNUSABLE"
     exit_code = 6
+
+
+class HomeMoved(FolderUnusable):
+    """The home of a data folder is at another node: this folder is a copy of before."""
+
+    code = "HOME_MOVED"
 
 
 class CatalogUnreachable(StartError):
@@ -615,6 +623,12 @@ class CannotCut(CallFailed):
     """A backup of a node cannot be made now: another is, or its disk or catalog does not answer."""
 
     code = "CANNOT_CUT"
+
+
+class CannotMove(CallFailed):
+    """A home cannot be moved so; nothing was changed, and it stays where it is."""
+
+    code = "CANNOT_MOVE"
 
 
 class NoMessage(CallFailed):

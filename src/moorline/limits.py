@@ -2454,3 +2454,64 @@ below that, and is not given again."""
 
 EPOCHS_PER_S_MAX = 1_000_000
 """As many epochs and tickets."""
+
+HOME_MOVE_BLOCK_BYTES = 256 * KIB
+"""Of a file that is copied what is hashed, compared and sent as one: a log that grew by a line costs one."""
+
+HOME_MOVE_CALL_BYTES_MAX = 512 * KIB
+"""Blocks of a home that one call brings to another node: half a frame."""
+
+HOME_MOVE_PIECES_MAX = 1_024
+"""Pieces of files in such a call, and names of files that are gone: many are of a hundred bytes."""
+
+HOME_MOVE_PATH_LENGTH_MAX = 512
+"""Of the path of a file below a data folder: the longest of ours has less than 200 characters."""
+
+HOME_MOVE_BYTES_PER_S = 64 * MIB
+"""So fast a home is copied while it serves: what two disks and a link have beside their work."""
+
+HOME_MOVE_REST_BYTES_MAX = 8 * MIB
+"""A pass over a home that copied no more than this is the last before it is closed: some 0.1 s of work."""
+
+HOME_MOVE_PASSES_MAX = 8
+"""Passes over a home before it is closed, however much it is written to: the first is all of it."""
+
+HOME_MOVE_RETRY_MS = 1_000
+"""Pause behind a step of a move that failed."""
+
+HOME_MOVE_STANDSTILL_MS_MAX = 60_000
+"""A home that was closed for its move is opened again if it has not been handed over by then."""
+
+HOME_MOVE_STANDSTILLS_MAX = 3
+"""Times that a home is closed for one move before the move is given up."""
+
+HOME_MOVE_LOOK_MS = 1_000
+"""Between two looks of a node for moves of its home in the catalog, and two notes of how far one is."""
+
+HOME_MOVE_CALL_MS_MAX = 30_000
+"""Another node has so long to write and sync what it was sent, or to hash it; then it is asked again."""
+
+HOME_MOVE_SETTLE_MS_MAX = 3_600_000
+"""And so long to hash all of a home's files for the first time: a terabyte at 300 MB/s."""
+
+HOME_MOVE_STAMP_NS = 2_000_000_000
+"""A file that was changed less than this before it was hashed is hashed again: the times of some file systems
+are that coarse."""
+
+HOME_MOVE_ID_BYTES = 16
+"""Drawn for each move, so that a second one to the same node is told from the first."""
+
+HOMES_PER_PAGE_MAX = 500
+"""Homes in one answer to a list of them, each with up to HOME_ADDRESSES_MAX addresses."""
+
+GUEST_NAME_CHARACTERS_MAX = 63
+"""Of the name of a node that serves a home which was moved: what any node may be called."""
+
+GUEST_CONNECTIONS_PART = 4
+"""A home that was moved here is served with a quarter of the open files that its process may have."""
+
+HOME_MOVE_COMMAND_MS = 200
+"""Between two looks of `moor home move`: what a progress bar needs."""
+
+HOME_MOVE_SILENT_MS_MAX = 60_000
+"""`moor home move` waits so long for a node that answers; the move goes on without it."""

@@ -332,6 +332,8 @@ ARGUMENTS: dict[str, Callable[[World], Awaitable[tuple[Any, ...]]]] = {
     "Access.remove_user": _always("zoe"),
     "Access.revoke_token": _always("zoe", "token"),
     "Access.set_quota": _always("zoe", "queues", 1_000),
+    # There is no such home: refused, also where it is cancelled.
+    "Cluster.move_home": _always("nobody", "nobody"),
     "Group.kick": _always("nobody"),
     "Group.plan_seek": _always("now"),
     "Group.seek": _always("now"),

@@ -15,7 +15,7 @@ import msgspec
 
 from moorline.catalog.catalog import Catalog
 from moorline.catalog.statements import statement
-from moorline.errors import FolderUnusable, StartError
+from moorline.errors import FolderUnusable, HomeMoved, StartError
 from moorline.ids import ID_BYTES, drawn_home
 from moorline.limits import HOME_DRAWS_MAX, NODE_GONE_MS
 
@@ -94,12 +94,19 @@ class Homes:
 
 
 async def claimed_number(
-    connection: Any, name: str, node_id: bytes, in_folder: bytes, draw: Callable[[int], bytes]
+    connection: Any,
+    name: str,
+    node_id: bytes,
+    in_folder: bytes,
+    draw: Callable[[int], bytes],
+    *,
+    moves: int = 0,
 ) -> bytes:
     """The number of a node's home, inside its claim: as it is known, or drawn.
 
-    `in_folder` is the number that the data folder has, empty if it has none. Raises `FolderUnusable` if it
-    and the catalog contradict each other.
+    `in_folder` is the number that the data folder has, empty if it has none, and `moves` how often the home
+    had moved when the folder was made, for a catalog that does not know the home. Raises `FolderUnusable` if
+    folder and catalog contradict each other.
     """
     rows = await connection.fetch(CLAIMED, name, in_folder)
     ours = next((row for row in rows if row["name"] == name), None)
@@ -116,9 +123,26 @@ async def claimed_number(
         raise _contradiction(in_folder, f"that is the home {rows[0]['name']!r} of another node")
     for _ in range(HOME_DRAWS_MAX):
         number = in_folder or drawn_home(draw)
-        if await connection.fetchval(ADD, number, name, node_id) is not None:
+        if await connection.fetchval(ADD, number, name, node_id, moves) is not None:
             return number
     raise StartError("no number is left for another home in this catalog: use another catalog")
+
+
+async def check_moves(connection: Any, in_folder: bytes, moves: int) -> None:
+    """Raises `HomeMoved` if the home of a folder has moved another number of times than the folder knows of:
+    it is a copy of before, or one that was never taken."""
+    rows = await connection.fetch(CLAIMED, "", in_folder)
+    for row in rows:
+        if row["number"] == in_folder and row["moves"] != moves:
+            raise _moved(row["name"], row["node_name"], moves, row["moves"])
+
+
+def _moved(name: str, node: str, moves: int, moves_known: int) -> HomeMoved:
+    return HomeMoved(
+        f"the home {name!r} has moved {moves_known} times by the catalog, and this data folder is of move "
+        f"{moves}: the node {node!r} has the home now. Nothing was changed here; start "
+        "this node with an empty --data"
+    )
 
 
 def _contradiction(in_folder: bytes, what: str) -> FolderUnusable:

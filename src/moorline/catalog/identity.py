@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from moorline.catalog.catalog import Catalog
-from moorline.catalog.homes import claimed_number
+from moorline.catalog.homes import check_moves, claimed_number
 from moorline.catalog.statements import statement
 from moorline.core.identity import Claim, ClaimVerdict, Held, is_older_copy, judge
 from moorline.errors import ConfigError, IdentityTaken
@@ -65,6 +65,7 @@ class Identities:
         draw: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
         self._catalog = catalog
+        self.incarnation = incarnation
         self._us = (node_id, incarnation)
         self._draw = draw
 
@@ -76,15 +77,19 @@ class Identities:
         home_wanted: str,
         lease_ms: int,
         number_in_folder: bytes = b"",
+        moves: int = 0,
     ) -> Granted | Refused:
         """Takes the identity, if the rule allows it. `home_wanted` is what the folder says of its streams.
 
-        `number_in_folder` is the number of its home, if it has one. Raises `ConfigError` while another node
+        `number_in_folder` is the number of its home, if it has one, and `moves` how often that had moved when
+        the folder was made. Raises `HomeMoved` if it has moved since. Raises `ConfigError` while another node
         that lives is called so, and `FolderUnusable` if that number is not the one that the catalog knows.
         """
         node_id, incarnation = self._us
         async with self._catalog.transaction() as connection:
             await connection.execute(LOCK)
+            # First: whoever has the home elsewhere holds the identity too.
+            await check_moves(connection, number_in_folder, moves)
             row = await connection.fetchrow(HELD, node_id)
             held = None if row is None else _held(row)
             verdict = judge(held, claim, 0 if row is None else row["now_ms"])
@@ -97,7 +102,9 @@ class Identities:
                 raise _name_taken(name)
             home = others["home_before"] if row is None else row["home"]
             home = home or _first_free(wanted, others["homes"])
-            number = await claimed_number(connection, home, node_id, number_in_folder, self._draw)
+            number = await claimed_number(
+                connection, home, node_id, number_in_folder, self._draw, moves=moves
+            )
             await connection.execute(TAKE, node_id, home, name, incarnation, claim.lock, lease_ms)
             await connection.execute(FENCE, home)
         self._catalog.acting_as = self._us

@@ -36,6 +36,7 @@ NOUNS = {
     "config": "config",
     "context": "context",
     "node": "node",
+    "home": "home",
     "cluster": "cluster_trial",
     "queue": "queue_mending",
     "service": "service",

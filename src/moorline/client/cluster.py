@@ -1,4 +1,4 @@
-"""Room: client. What an operator does to a cluster: nodes that are drained."""
+"""Room: client. What an operator does to a cluster: nodes that are drained, homes that move."""
 
 from functools import partial
 
@@ -7,6 +7,7 @@ from moorline.errors import Elsewhere
 from moorline.limits import DRAIN_PER_S
 from moorline.net.caller import Calls
 from moorline.wire import cluster as wire
+from moorline.wire import home_move
 
 
 class Cluster:
@@ -31,3 +32,22 @@ class Cluster:
         """The node that is asked holds its files for a copy; asked with that cut it tells how far it is."""
         make = partial(wire.BackUpNode, cut=cut, is_over=is_over)
         return await self._calls.call(make, wire.NodeHeld)
+
+    async def homes(self) -> list[home_move.HomeFacts]:
+        """All homes, those whose nodes are away included, each with its last move."""
+        found: list[home_move.HomeFacts] = []
+        while True:
+            after = found[-1].name if found else ""
+            page = await self._calls.call(
+                partial(home_move.ListHomes, after=after), home_move.HomesListed
+            )
+            found += page.homes
+            if page.is_last or not page.homes:
+                return found
+
+    async def move_home(
+        self, home: str, to: str = "", *, is_over: bool = False
+    ) -> home_move.HomeMoving:
+        """The home is to go to that node; `homes` tells how far it is. `is_over` gives it up."""
+        make = partial(home_move.MoveHome, home=home, to=to, is_over=is_over)
+        return await self._calls.call(make, home_move.HomeMoving)

@@ -194,7 +194,7 @@ class Links:
 
     async def _linked(self, name: str, address: Address) -> None:
         """One link from its beginning to its end."""
-        caller = await self._opened(name, address)
+        caller = await self.opened(name, address)
         try:
             answers = caller.node.home if caller.node is not None else ""
             if answers != name:
@@ -220,7 +220,8 @@ class Links:
                 for lost in self.lost:
                     lost(name)
 
-    async def _opened(self, name: str, address: Address) -> Caller:
+    async def opened(self, name: str, address: Address) -> Caller:
+        """A connection to the node of that home, both ends proven; nobody keeps it up."""
         config = self._config
         credentials = await self._credentials(name, address)
         return await open_caller(

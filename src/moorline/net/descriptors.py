@@ -25,9 +25,10 @@ def raised_limit() -> int:
     return _UNLIMITED if soft == resource.RLIM_INFINITY else soft
 
 
-def of_process(connections_wanted: int, shards: int) -> Descriptors:
-    """The account of this process; an error if the limit is too low to work with."""
-    limit = raised_limit()
+def of_process(connections_wanted: int, shards: int, *, parts: int = 1) -> Descriptors:
+    """The account of a node: of all that this process may open, or of one of so many parts of it. An error if
+    that is too little to work with."""
+    limit = raised_limit() // parts
     try:
         shares = shared_out(limit, connections_wanted, shards)
     except TooFew as error:

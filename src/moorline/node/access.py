@@ -480,20 +480,24 @@ async def _tell_of_rows(access: NodeAccess) -> None:
         )
 
 
-def _tell_of_own_certificate(config: Config, home: str) -> None:
-    """Other nodes refuse a link by a certificate that names another home: here is where to mend it."""
+def homes_of_own_certificate(config: Config) -> Collection[str] | None:
+    """The homes that our certificate names, as other nodes see it; None where they do not look."""
     if not config.tls_node_ca or not config.tls_certificate:
-        return
+        return None
     # Not at the top: a node without TLS needs no package for certificates.
     from moorline.net.peer_certificate import described, load_certificates
 
     own = load_certificates(Pem("tls_certificate", config.tls_certificate))[0]
-    named: Collection[str]
     try:
-        named = config.access.node_certificate_rules().homes_of(described(own).named)
+        return config.access.node_certificate_rules().homes_of(described(own).named)
     except ValueError as error:
-        named = (f"nobody ({error})",)
-    if home not in named:
+        return (f"nobody ({error})",)
+
+
+def _tell_of_own_certificate(config: Config, home: str) -> None:
+    """Other nodes refuse a link by a certificate that names another home: here is where to mend it."""
+    named = homes_of_own_certificate(config)
+    if named is not None and home not in named:
         log.warning(
             "tls_certificate does not name the home of this node: other nodes refuse its links. Issue one "
             "whose common name is the home, or map its names by access.node_certificates on all nodes",

@@ -54,6 +54,8 @@ NOT_COPIED = frozenset(
         "node.starts",
         # Written at the end of a restore, behind all else.
         "format",
+        # Other homes, which their own nodes hold still; what homes left here; and moves that are under way.
+        *("homes", "moved", "node.moving", *(f"home.sending{end}" for end in ("", "-wal", "-shm"))),
     }
 )
 STREAM_LOG = "streams/log"

@@ -5,6 +5,7 @@
         format     which formats the folder has (node/data_format.py)
         node.id    drawn once: the same node, whatever its name and address
         node.home  the number of its home, which the ids of its queues end with
+        node.moves  how often that has moved from node to node; missing where it never has
         clock.json when the node was last seen running, by which clock
         node.starts  the last starts of this folder (node/identity.py)
         node.stores  which of the stores below it has had (node/stores.py)
@@ -13,6 +14,8 @@
         queues/    the journals
         streams/   the messages of topics
         staging/   what Spark has written and not committed yet
+        homes/     homes that moved to this process, each in a data folder of its own
+        moved/     what homes left here that moved away
 
 The lock is the kernel's: it goes with the process, so a killed node leaves nothing to clean up.
 """
@@ -41,6 +44,13 @@ from moorline.node.data_format import NEWEST, check_format, text_of_format
 IDENTITY = "node.id"
 HOME = "node.home"
 NOTE = "node.json"
+MOVES = "node.moves"
+
+HOME_FILES = (IDENTITY, HOME, "node.starts", "node.stores", "clock.json", "format")
+"""The files of a home: what goes with it to another node, besides its folders."""
+HOME_FOLDERS = ("queues", "streams", "staging")
+HOME_ENTRIES = (IDENTITY, HOME, MOVES, "node.starts", "node.stores", *HOME_FOLDERS)
+"""What a home leaves behind where it was."""
 
 log = logging.getLogger("moorline.node")
 
@@ -148,6 +158,24 @@ def note_home_number(folder: Path, number: bytes) -> None:
         if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
             raise
         log.warning("no room to note the number of this node's home: the catalog alone has it")
+
+
+def home_moves(folder: Path) -> int:
+    """How often the home of this folder had moved when it came here."""
+    file = folder / MOVES
+    try:
+        text = file.read_text("ascii").strip()
+    except FileNotFoundError:
+        return 0
+    except (OSError, UnicodeDecodeError) as error:
+        raise FolderUnusable(f"{file} cannot be read: put it back from a backup") from error
+    if not text.isdecimal() or len(text) > 9:
+        raise FolderUnusable(f"{file} holds no number of moves: put it back from a backup")
+    return int(text)
+
+
+def note_home_moves(folder: Path, moves: int) -> None:
+    write_durably(folder / MOVES, f"{moves}\n")
 
 
 def _no_home(file: Path) -> FolderUnusable:

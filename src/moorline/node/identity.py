@@ -43,7 +43,13 @@ from moorline.limits import (
 )
 from moorline.net.clock import boot_id, boot_ms, wall_us
 from moorline.net.interpreter import Interpreter, nothing_awaited
-from moorline.node.folder import HeldFolder, home_number, note_home_number, write_durably
+from moorline.node.folder import (
+    HeldFolder,
+    home_moves,
+    home_number,
+    note_home_number,
+    write_durably,
+)
 
 log = logging.getLogger("moorline.node")
 
@@ -63,6 +69,7 @@ class Identity:
         """Whether other nodes may call us: with that each renewal is also a sign of life."""
         self.is_older_copy = granted.is_older_copy
         """Whether another folder was at work under this identity since this one was."""
+        self.incarnation = identities.incarnation
         self.going_on: list[Callable[[], None]] = []
         """Called when answers that were held back may leave."""
         self.taken: asyncio.Future[MoorlineError] = asyncio.get_running_loop().create_future()
@@ -185,7 +192,7 @@ async def held_identity(
     """Takes the identity of a folder whose lock we hold, renews it, and gives it back at the end."""
     folder = found.path
     known, incarnation = read_starts(folder), secrets.token_bytes(INCARNATION_BYTES)
-    number = home_number(folder)
+    number, moves = home_number(folder), home_moves(folder)
     identities = Identities(catalog, node_id, incarnation)
     claim = Claim(tuple(known), lock_of(found.descriptor), is_alone)
     # Before the claim: if we end right behind it, the next start still knows that it was this folder.
@@ -199,6 +206,7 @@ async def held_identity(
             home_wanted=home_wanted,
             lease_ms=lease_ms,
             number_in_folder=number,
+            moves=moves,
         )
         return given, asked_ms
 

@@ -33,6 +33,7 @@ from moorline.core.descriptors import Use
 from moorline.errors import CatalogUnreachable, MoorlineError
 from moorline.ids import text_of
 from moorline.journal.disk_watch import FillsDisk
+from moorline.limits import GUEST_CONNECTIONS_PART
 from moorline.metrics import Metrics
 from moorline.mqtt.commands import MqttCommands
 from moorline.net.clock import monotonic_ms
@@ -44,6 +45,7 @@ from moorline.net.session_rights import SessionRights
 from moorline.net.trusted_clock import TrustedClock
 from moorline.node.access import Entrant, NodeAccess, open_access
 from moorline.node.access import watch as watch_access
+from moorline.node.arriving import Arriving
 from moorline.node.backup import Backups, remove_leftovers
 from moorline.node.backup import Owner as BackupOwner
 from moorline.node.catalog_watch import CatalogWatch
@@ -64,6 +66,7 @@ from moorline.node.folder import (
 )
 from moorline.node.health import PAGES, Problems, Severity, full_disk
 from moorline.node.health import watch as watch_problems
+from moorline.node.home_calls import HomeCalls
 from moorline.node.homes import HomeFinder
 from moorline.node.identity import Identity, held_identity, lock_of
 from moorline.node.logs import setup as setup_logs
@@ -112,9 +115,17 @@ class Node:
         *,
         recompute_digests: bool = False,
         read_again: Callable[[], Config] | None = None,
+        is_guest: bool = False,
+        arrived: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`read_again` is asked for the configuration at SIGHUP; without it only files are read anew."""
+        """`read_again` is asked for the configuration at SIGHUP; without it only files are read anew.
+
+        A guest serves a home that moved to this process, whose own node takes such homes: `arrived` is told
+        their names.
+        """
         self.config = config
+        self._is_guest = is_guest
+        self._arrived = arrived
         self._recompute_digests = recompute_digests
         self.roles = list(config.active_roles())
         self.metrics = Metrics()
@@ -127,7 +138,11 @@ class Node:
             Echo: anybody(_echo),
             Describe: anybody(each(self._describe)),
         }
-        self._descriptors = of_process(config.connections_max, config.streams.shards)
+        self._descriptors = of_process(
+            config.connections_max,
+            config.streams.shards,
+            parts=GUEST_CONNECTIONS_PART if is_guest else 1,
+        )
         self._doors = Doors(config, self._descriptors, self._entered, lambda: self._access)
         self._queues: QueueBroker | None = None
         self._topics: Topics | None = None
@@ -138,6 +153,7 @@ class Node:
         self._problems.watch(Severity.WANTS_CARE, self._reloading.problem)
         self._draining: Draining | None = None
         self._backups: Backups | None = None
+        self._arriving: Arriving | None = None
         self._failed: asyncio.Future[MoorlineError] = asyncio.get_running_loop().create_future()
 
     @property
@@ -148,6 +164,41 @@ class Node:
     @property
     def http(self) -> Address | None:
         return self._doors.http
+
+    @property
+    def identity(self) -> Identity:
+        return self._identity
+
+    @property
+    def catalog(self) -> Catalog:
+        assert self._catalog is not None, "the node is not open"
+        return self._catalog
+
+    @property
+    def catalog_dsn(self) -> str:
+        return self._catalog_dsn
+
+    @property
+    def ports(self) -> dict[str, int]:
+        """What it got where its settings ask for any port, by the texts of these settings."""
+        asked: list[tuple[str, Address]] = list(
+            zip(self.config.listen, self.config.listen_addresses(), strict=True)
+        )
+        got = list(self.addresses)
+        if self._doors.mqtt is not None:
+            asked += zip(self.config.mqtt_listeners(), self.config.mqtt_addresses(), strict=True)
+            got += self._doors.mqtt.addresses
+        wanted = self.config.http_address()
+        if wanted is not None and self.http is not None:
+            asked.append((self.config.http, wanted))
+            got.append(self.http)
+        found: dict[str, int] = {}
+        for text, address in asked:
+            same = (one for one in got if one.scheme == address.scheme and one.host == address.host)
+            if not address.port and (first := next(same, None)) is not None:
+                got.remove(first)
+                found[text] = first.port
+        return found
 
     @property
     def routes(self) -> Routes:
@@ -183,6 +234,8 @@ class Node:
             await self._open_resolver(stack, is_new=is_first)
         if "records" in self.roles:
             await self._open_records(stack)
+        if "broker" in self.roles:
+            self._open_arriving(stack, folder)
         await self._open_doors(stack)
         await self._register()
         await self._open_backups(stack, found)
@@ -323,12 +376,33 @@ class Node:
         self._declared.update(runs.declared())
         homes = HomeFinder(self._catalog)
         stack.callback(homes.close)
+        calls = HomeCalls(self._catalog, is_alone=self.config.is_catalog_embedded)
+        stack.callback(calls.close)
         self._draining = Draining(self._identity.home, self._doors.listeners, homes)
         stack.callback(self._draining.close)
         self._backups = Backups(self._identity.home)
-        for part in (homes, self._draining, self._backups):
+        for part in (homes, calls, self._draining, self._backups):
             self._declared.update(part.declared())
         self._problems.watch(Severity.REFUSES, self._draining.problem)
+
+    def _open_arriving(self, stack: contextlib.AsyncExitStack, folder: Path) -> None:
+        identity = self._identity
+        arriving = Arriving(
+            self.config,
+            self.catalog,
+            folder,
+            identity.id,
+            is_guest=self._is_guest,
+        )
+        arriving.arrived = self._arrived
+        stack.callback(arriving.close)
+        self._declared.update(arriving.declared())
+        self._arriving = arriving
+
+    async def settle_homes(self) -> None:
+        """Homes that were given to this process before a crash get their places."""
+        if self._arriving is not None:
+            await self._arriving.settle_at_start()
 
     async def _open_queues(
         self, stack: contextlib.AsyncExitStack, folder: Path, clock: TrustedClock

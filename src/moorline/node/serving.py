@@ -1,19 +1,16 @@
 """Room: node. A node in this process: from its start to a signal, or to something it cannot survive."""
 
 import asyncio
-import contextlib
 import logging
-import os
 import signal
 from collections.abc import Callable
 from typing import Any
 
 from moorline.config.settings import Config
 from moorline.errors import MoorlineError
-from moorline.limits import STOP_MS_MAX
 from moorline.node import service_manager
 from moorline.node.garbage import Garbage
-from moorline.node.node import Node
+from moorline.node.hosting import Hosting
 
 log = logging.getLogger("moorline.node")
 
@@ -30,16 +27,15 @@ async def serve(
     asked: asyncio.Future[str] = loop.create_future()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _ask, asked, number.name)
-    stack = contextlib.AsyncExitStack()
-    node = Node(config, recompute_digests=recompute_digests, read_again=read_again)
-    loop.add_signal_handler(signal.SIGHUP, node.reload)
+    nodes = Hosting(config, recompute_digests=recompute_digests, read_again=read_again)
+    loop.add_signal_handler(signal.SIGHUP, nodes.reload)
     error: MoorlineError | None = None
     try:
-        starting = asyncio.create_task(node.start(stack))
+        starting = asyncio.create_task(nodes.start())
         await _first(starting, asked)
         if starting.done():
             await starting
-            error = await _until_asked(node, asked, announce)
+            error = await _until_asked(nodes, asked, announce)
         else:
             starting.cancel()
             await asyncio.wait([starting])
@@ -47,24 +43,22 @@ async def serve(
         why = asked.result() if asked.done() else "an error"
         log.info("stopping", extra={"why": why})
         service_manager.tell_stopping(why)
-        await _close(stack)
+        await nodes.close()
     if error is not None:
         raise error
 
 
 async def _until_asked(
-    node: Node, asked: asyncio.Future[str], announce: Callable[[str], None]
+    nodes: Hosting, asked: asyncio.Future[str], announce: Callable[[str], None]
 ) -> MoorlineError | None:
-    """A node that is ready, until it is asked to stop, or fails: then why."""
+    """Nodes that are ready, until they are asked to stop, or one fails: then why."""
     with Garbage().kept_small() as garbage:
-        announce(node.ready_line())
-        service_manager.tell_ready(node.ready_line())
-        failing = asyncio.create_task(node.failed())
+        announce(nodes.ready_line())
+        service_manager.tell_ready(nodes.ready_line())
         looking = asyncio.create_task(garbage.look_at_all_when_idle())
-        await _first(asked, failing)
+        await _first(asked, nodes.failed)
         looking.cancel()
-        failing.cancel()
-        return failing.result() if failing.done() else None
+        return nodes.failed.result() if nodes.failed.done() else None
 
 
 async def _first(*futures: asyncio.Future[Any]) -> None:
@@ -74,13 +68,3 @@ async def _first(*futures: asyncio.Future[Any]) -> None:
 def _ask(asked: asyncio.Future[str], name: str) -> None:
     if not asked.done():
         asked.set_result(name)
-
-
-async def _close(stack: contextlib.AsyncExitStack) -> None:
-    try:
-        async with asyncio.timeout(STOP_MS_MAX / 1_000):
-            await stack.aclose()
-    except TimeoutError:
-        # The embedded Postgres goes with us: it is told by the kernel when its parent ends.
-        log.error("not stopped in time, leaving", extra={"after_ms": STOP_MS_MAX})
-        os._exit(1)

@@ -12,6 +12,7 @@ from moorline.wire import (
     browse,
     cluster,
     group,
+    home_move,
     mqtt_client,
     pipeline_run,
     publication,
@@ -71,6 +72,7 @@ HeardByNode = (
     | publication.COMMANDS
     | mqtt_client.COMMANDS
     | cluster.COMMANDS
+    | home_move.COMMANDS
 )
 HeardByClient = (
     Welcome
@@ -103,6 +105,7 @@ HeardByClient = (
     | publication.EVENTS
     | mqtt_client.EVENTS
     | cluster.EVENTS
+    | home_move.EVENTS
 )
 
 _Batch = msgspec.Meta(max_length=MESSAGES_PER_FRAME_MAX)

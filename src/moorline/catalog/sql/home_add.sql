@@ -1,4 +1,4 @@
 -- No row if the number is another home's: then another one is drawn.
-insert into moorline.home (number, name, node) values ($1, $2, $3)
+insert into moorline.home (number, name, node, moves) values ($1, $2, $3, $4)
 on conflict (number) do nothing
 returning number

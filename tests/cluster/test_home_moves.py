@@ -1,0 +1,121 @@
+"""`moor home move` on real nodes: what a home has is at the other node, once, whoever dies on the way."""
+
+import asyncio
+import json
+from collections import Counter
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import pytest
+from tests.cluster.running import PATIENT, Nodes, until
+from tests.process.nodes import NodeProcess, run_moor
+
+import moorline
+from moorline.errors import NotFound
+from moorline.wire.topic import Record
+
+pytestmark = pytest.mark.process
+
+WITHIN_S = 60
+
+
+async def moor(node: NodeProcess, *arguments: str) -> dict[str, Any]:
+    given = (*arguments, "--json", f"--address={node.address}")
+    done = await asyncio.to_thread(run_moor, *given)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+async def homes(node: NodeProcess) -> dict[str, Any]:
+    async with moorline.connect(node.address, reconnect=False) as asked:
+        return {one.name: one for one in await asked.cluster.homes()}
+
+
+async def test_queues_and_streams_go_with_their_home_and_clients_follow(nodes: Nodes) -> None:
+    a, b = await nodes.start("a", "b", settings=PATIENT)
+    addresses = [b.address, a.address]
+    async with moorline.connect(a.address, reconnect=False) as here:
+        queues = [queue.id for queue in await here.create_queues(30)]
+        await here.send_all([(queue, queue) for queue in queues])
+        for number in range(100):
+            await here.publish(f"t/{number % 7}", b"%d" % number)
+    done = await moor(b, "home", "move", "a", "--to", "b")
+    assert done["node"] == "a-at-b"
+    assert done["move_files"] > 30
+    assert done["moves"] == 1
+    async with moorline.connect(addresses) as client:
+        await until(partial(is_found, client, queues[0]), what="the home, for those that ask")
+        for queue in queues:
+            assert (await anext(client.queue(queue).read())).body == queue
+        reader = await client.subscribe("t/#", start="beginning")
+        got = [(await anext(reader)).body for _ in range(100)]
+        assert sorted(got, key=int) == [b"%d" % number for number in range(100)]
+    async with moorline.connect(a.address, reconnect=False) as old:
+        # The node that had it is there, empty, and sends on.
+        assert (await old.describe()).home != "a"
+        await until(partial(is_found, old, queues[0]), what="the home, for those at its old node")
+    assert (b.data / "homes" / "a" / "node.moves").read_text() == "1\n"
+    assert (a.data / "moved" / "a-1" / "node.id").exists(), "its files stay, set aside"
+    # Both go on as they are behind another start.
+    for name in ("a", "b"):
+        assert await asyncio.to_thread(nodes[name].stop) == 0
+    a, b = await nodes.start("a", "b", settings=PATIENT)
+    async with moorline.connect([a.address, b.address]) as client:
+        await until(partial(is_found, client, queues[0]), what="the home behind another start")
+        await client.send(queues[1], b"later")
+
+
+@pytest.mark.parametrize("killed", ["source copies", "target copies", "taken", "taken by"])
+async def test_whoever_is_killed_the_move_comes_to_its_end(nodes: Nodes, killed: str) -> None:
+    a, b = await nodes.start("a", "b", settings=PATIENT)
+    async with moorline.connect(a.address, reconnect=False) as here:
+        queues = [queue.id for queue in await here.create_queues(10)]
+        await here.send_all([(queue, queue) for queue in queues])
+        for _ in range(12):
+            await here.publish_all(
+                [Record("big", bytes([number]) * 50_000) for number in range(32)]
+            )
+    watching = asyncio.create_task(asyncio.to_thread(watched, b, "home", "move", "a", "--to", "b"))
+    line, name = {
+        "source copies": ("a home comes", "a"),
+        "target copies": ("a home comes", "b"),
+        "taken": ("a home has moved here", "a"),
+        "taken by": ("a home has moved here", "b"),
+    }[killed]
+    await until(lambda: line in b.errors, within_s=WITHIN_S, what=line)
+    nodes[name].kill()
+    await asyncio.wait([watching])
+    if killed.startswith("taken"):
+        # By then the catalog had given it away, whatever the process had done of it.
+        assert (await homes(nodes["a" if name == "b" else "b"]))["a"].moves == 1
+    a, b = await again(nodes, name)
+    await moor(b if name == "a" else a, "home", "move", "a", "--to", "b")
+    found = (await homes(b))["a"]
+    assert (found.node, found.moves, found.move_state) == ("a-at-b", 1, "done")
+    async with moorline.connect([a.address, b.address]) as client:
+        await until(partial(is_found, client, queues[0]), what="the home")
+        for queue in queues:
+            assert (await anext(client.queue(queue).read())).body == queue
+        reader = await client.subscribe("big", start="beginning")
+        got = [(await anext(reader)).body for _ in range(12 * 32)]
+        assert Counter(got) == {bytes([number]) * 50_000: 12 for number in range(32)}
+
+
+async def again(nodes: Nodes, name: str) -> list[NodeProcess]:
+    await nodes.start(name, settings=PATIENT)
+    return [nodes["a"], nodes["b"]]
+
+
+async def is_found(client: moorline.Moor, queue: bytes) -> bool:
+    """What a node knows of homes may be some seconds old."""
+    with suppress(NotFound):
+        await client.queue(queue).info()
+        return True
+    return False
+
+
+def watched(node: NodeProcess, *arguments: str) -> None:
+    """A command that may end as its node does."""
+    run_moor(*arguments, f"--address={node.address}")
