@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from moorline.errors import CannotMove, NodeDiskFull
-from moorline.journal.home_copy import receiving as receiving_module
+from moorline.journal.disk import FileDisk
 from moorline.journal.home_copy.index import FileSet, HomeFiles
 from moorline.journal.home_copy.receiving import HomeReceiving, move_of
 from moorline.journal.home_copy.sending import HomeSending, Part
@@ -164,7 +164,7 @@ def test_a_full_disk_refuses_before_the_reserve_of_its_node(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     free = DISK_FREE_BYTES_MIN + 10
-    monkeypatch.setattr(receiving_module.FileDisk, "free_bytes", lambda *_: free)
+    monkeypatch.setattr(FileDisk, "free_bytes", lambda *_: free)
     home.receiving.put([Part("queues/a", 10, 0, bytes(10))], [])
     with pytest.raises(NodeDiskFull):
         home.receiving.put([Part("queues/b", 11, 0, bytes(11))], [])
