@@ -91,9 +91,16 @@ function drawViews(current) {
   );
 }
 
+function showCurrent() {
+  // On a narrow screen the views stand in one line, which scrolls.
+  const [one] = views.querySelectorAll("[aria-current]");
+  if (one) views.scrollLeft = one.offsetLeft - views.offsetLeft - 12;
+}
+
 function drawFirst() {
   const { name } = where();
   drawViews(name);
+  showCurrent();
   main.replaceChildren(h("p", { class: "empty" }, "…"));
   draw();
 }
