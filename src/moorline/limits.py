@@ -2391,6 +2391,9 @@ MQTT_REFERENCES_TOLD_MAX = 8
 MQTT_SYSTEM_TOPICS_MS = 10_000
 """Time between two values of a topic of $SYS, as dashboards expect them."""
 
+MQTT_TURN_BYTES = 32 * KIB
+"""Of one client in one turn of the loop: some hundreds of messages, or thousands of the shortest packets."""
+
 MQTT_PLACES_PASS_MS = 60_000
 """Time in which the place of each lasting session that gets nothing comes to the ends of the streams: after a
 crash of its node that much is read once more for it."""

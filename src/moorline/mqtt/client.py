@@ -28,7 +28,7 @@ from moorline.core.mqtt.effects import (
 )
 from moorline.core.mqtt.packets import Publish
 from moorline.core.mqtt.reason import ReasonCode, Violation
-from moorline.limits import MQTT_GOODBYE_MS
+from moorline.limits import MQTT_GOODBYE_MS, MQTT_TURN_BYTES
 from moorline.mqtt.counts import Counts
 from moorline.mqtt.logins import Gssapi, Logins, MqttAdmission, Refused, become
 from moorline.mqtt.redirects import Redirects
@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from moorline.mqtt.session import ClientSession
 
 log = logging.getLogger("moorline.mqtt")
+
+TURN: Final = "turn"
+"""Why it is not read from: there is a rest of the last read."""
 
 REASONS: Final = {
     "TAKEN_OVER": ReasonCode.SESSION_TAKEN_OVER,
@@ -98,9 +101,11 @@ class Client(Peer):
         "_loop",
         "_machine",
         "_out",
+        "_rest",
         "_room",
         "_shown",
         "_transport",
+        "_turn_due",
         "_writer",
         "client_id",
         "connected_ms",
@@ -143,6 +148,9 @@ class Client(Peer):
         self._shown = b""
         self._out: list[bytes] = []
         self._flush_due = False
+        self._rest = b""
+        """Of what was read: for the next turns."""
+        self._turn_due = False
         self._is_over = False
         self._holds: dict[str, None] = {}
         self._room: list[asyncio.Future[None]] = []
@@ -190,6 +198,37 @@ class Client(Peer):
         if self._is_over:
             return
         self.counts.received_bytes += len(data)
+        if self._rest:
+            self._rest += data  # its transport had it already
+        elif len(data) > MQTT_TURN_BYTES:
+            # The loop reads on from a socket that is full as long as it may: one that floods would have it
+            # for seconds. From here on there is one piece in a turn.
+            self._rest = data[MQTT_TURN_BYTES:]
+            self.hold_reading(TURN)
+            self._hear(data[:MQTT_TURN_BYTES])
+            self._go_on_soon()
+        else:
+            self._hear(data)
+
+    def _go_on_soon(self) -> None:
+        if not self._turn_due:
+            self._turn_due = True
+            self._loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        """With the next piece of a large read, unless it is held for another reason too."""
+        self._turn_due = False
+        if self._is_over or not self._rest or len(self._holds) > 1:
+            return
+        data = self._rest
+        self._rest = data[MQTT_TURN_BYTES:]
+        self._hear(data[:MQTT_TURN_BYTES])
+        if self._rest:
+            self._go_on_soon()
+        else:
+            self.release_reading(TURN)
+
+    def _hear(self, data: bytes) -> None:
         try:
             packets = self._decoder.feed(data)
         except Violation as violation:
@@ -216,7 +255,10 @@ class Client(Peer):
             self.session.outlet.go_on()
 
     def lost(self) -> None:
-        """The transport is gone."""
+        """The transport is gone; what it brought before counts."""
+        rest, self._rest = self._rest, b""
+        if rest and len(self._holds) == 1 and not self._is_over:
+            self._hear(rest)
         if not self.gone.done():
             self.gone.set_result(None)
         if not self._is_over:
@@ -243,6 +285,8 @@ class Client(Peer):
         self._holds.pop(reason, None)
         if not self._holds and not self._is_over:
             self._transport.resume_reading()
+        elif self._rest and len(self._holds) == 1:
+            self._go_on_soon()
 
     # --- words ------------------------------------------------------------------------------------
 

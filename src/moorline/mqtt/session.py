@@ -42,7 +42,7 @@ from moorline.mqtt.filters import Filters
 from moorline.mqtt.outlet import MqttOutlet
 from moorline.mqtt.publishing import Results
 from moorline.mqtt.requests import Requests
-from moorline.mqtt.stored import Exchanges
+from moorline.mqtt.stored import Exchanges, Lasts
 from moorline.sessions.session import TopicSession
 from moorline.topics.paths import path_of_topic
 
@@ -60,6 +60,7 @@ class ClientSession:
         "_broker",
         "_forgetting",
         "_is_over",
+        "_lasts",
         "_look_at_starts_s",
         "_loop",
         "_own",
@@ -95,6 +96,8 @@ class ClientSession:
         self._restored: list[Sent] = []
         self._sent: dict[int, Sent] = {}
         """What was sent and is to be kept, as its effects have asked for it."""
+        self._lasts: dict[int, Lasts] = {}
+        """By packet ids of QoS 2 that the client used before this connection."""
         self._received_over: dict[int, None] = {}
         """Packet ids that the client has used, on their way out of what is kept."""
         self._broker = broker
@@ -144,16 +147,29 @@ class ClientSession:
 
     def restore(self, kept: Exchanges) -> None:
         """Before anything is said: it goes on where its last connection ended."""
+        lasts = self._broker.topics.streams.store.producer_lasts(self.client.numbered_producer)
+        home = self._broker.home
+        # Of those that were not said again since an earlier restart what was last then stays true: behind it
+        # others may have been stored above them.
+        self._lasts = {
+            packet_id: {home: lasts} | kept.lasts.get(packet_id, {}) for packet_id in kept.received
+        }
         self.inbound = Inbound(
             kept.received,
             max(kept.sequence, self._numbered()),
             kept.stored,
+            was_stored=self._was_stored,
             marks=self._broker.is_shared,
         )
         self._restored = kept.unfinished()
         self._sent = {one.packet_id: one for one in self._restored if one.qos == 2}
         self.outbound = Outbound(MQTT_IN_FLIGHT_MAX, self._restored)
         self.outlet.use(self.outbound)
+
+    def _was_stored(self, packet_id: int, sequence: int, topic: str) -> bool:
+        lasts = self._lasts[packet_id].get(self._broker.home, {})
+        shard = self._broker.topics.streams.store.shard_of_topic(topic)
+        return sequence <= lasts.get(shard, -1)
 
     def _numbered(self) -> int:
         """The highest sequence that the streams know of the client."""
@@ -199,7 +215,8 @@ class ClientSession:
             # Those of QoS 1 too: they come again under their ids.
             sent = {one.packet_id: one for one in self.outbound.unfinished()} | sent
         stored = [packet_id for packet_id in self.inbound.stored_ids() if packet_id in received]
-        return Exchanges.of(received, self.inbound.sequence, list(sent.values()), stored)
+        lasts = {packet_id: self._lasts[packet_id] for packet_id in self.inbound.unheard_ids()}
+        return Exchanges.of(received, self.inbound.sequence, list(sent.values()), stored, lasts)
 
     def taken_over(self) -> None:
         self.own.take_over()

@@ -59,6 +59,10 @@ class _KeptSent(msgspec.Struct, frozen=True, array_like=True):
     is_released: bool
 
 
+Lasts = dict[str, dict[int, int]]
+"""The last sequence of a client by home and shard."""
+
+
 class Exchanges(msgspec.Struct, frozen=True, array_like=True):
     """What is unfinished in both directions."""
 
@@ -68,6 +72,8 @@ class Exchanges(msgspec.Struct, frozen=True, array_like=True):
     sent: tuple[_KeptSent, ...] = ()
     stored: tuple[int, ...] = ()
     """Packet ids of those received whose messages are stored, at whichever node."""
+    lasts: dict[int, Lasts] = {}
+    """Of those received and not said again since a restart: what was last in the streams then."""
 
     @property
     def has_unknown(self) -> bool:
@@ -81,6 +87,7 @@ class Exchanges(msgspec.Struct, frozen=True, array_like=True):
         sequence: int,
         sent: list[Sent],
         stored: Iterable[int] = (),
+        lasts: dict[int, Lasts] | None = None,
     ) -> "Exchanges":
         return cls(
             received,
@@ -98,6 +105,7 @@ class Exchanges(msgspec.Struct, frozen=True, array_like=True):
                 for one in sent
             ),
             tuple(stored),
+            lasts or {},
         )
 
     def unfinished(self) -> list[Sent]:

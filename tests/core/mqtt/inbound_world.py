@@ -35,10 +35,17 @@ class Client:
         self.sent: dict[int, tuple[Publish | None, int]] = {}
         """Packet id: what is sent again, or None behind PUBREC; and its qos."""
         self.refused: set[bytes] = set()
-        self._next_id = 1
+        self.fresh: set[int] = set()
 
     def connected(self) -> None:
+        while self.world.is_impatient and self.waiting and self.has_room:
+            # As some do: new ones before those that are said again.
+            self.publish()
+            self.fresh.add(next(reversed(self.sent)))
+        fresh, self.fresh = self.fresh, set()
         for packet_id, (publish, qos) in self.sent.items():
+            if packet_id in fresh:
+                continue
             if publish is None:
                 self.world.to_node.append(Pubrel(packet_id))
             else:
@@ -49,7 +56,7 @@ class Client:
         qos, payload = self.waiting.popleft()
         # The lowest that is free, so that ids are used again as soon as they may be.
         packet_id = next(one for one in range(1, 100) if one not in self.sent)
-        publish = Publish("t", payload, qos, False, False, packet_id)
+        publish = Publish(f"t{len(payload) % 2}", payload, qos, False, False, packet_id)
         self.sent[packet_id] = (publish, qos)
         self.world.to_node.append(publish)
 
@@ -80,11 +87,14 @@ class Client:
 
 
 class World:
-    def __init__(self, seed: int, crashes: bool = True, moves: bool = False) -> None:
+    def __init__(
+        self, seed: int, crashes: bool = True, moves: bool = False, is_impatient: bool = False
+    ) -> None:
         """With `moves` a node that crashed may be followed by another, whose streams lack what it stored."""
         self.chance = random.Random(seed)
         self.crashes = crashes
         self.moves = moves
+        self.is_impatient = is_impatient
         self.marked: set[int] = set()
         """Packet ids whose messages are known to be stored, wherever that was."""
         self.doubtful: set[bytes] = set()
@@ -97,6 +107,11 @@ class World:
         self.sequence = 0
         self.stored: Counter[bytes] = Counter()
         self.sequences: dict[int, bytes] = {}
+        self.lasts: dict[str, int] = {}
+        """What is last by topic, each of which is in a shard of its own."""
+        self.lasts_then: dict[int, tuple[int, dict[str, int]]] = {}
+        self.lasts_kept: dict[int, dict[str, int]] = {}
+        """The same as it was at the restart that each packet id was first unheard at; and on disk."""
         # What is being written, and told to the machine when it is.
         self.catalog: deque[tuple[str, list[Incoming] | list[int]]] = deque()
         self.stream: deque[Incoming] = deque()
@@ -164,7 +179,21 @@ class World:
         if self.moves and self.chance.random() < 0.5:
             self.move()
         known = max([self.sequence, *self.sequences])
-        self.inbound = Inbound(dict(self.kept), known, set(self.marked), marks=self.moves)
+        lasts = dict(self.lasts)
+        self.lasts_then = {
+            packet_id: (sequence, self.lasts_kept.get(packet_id, lasts))
+            for packet_id, sequence in self.kept.items()
+        }
+        self.inbound = Inbound(
+            dict(self.kept),
+            known,
+            set(self.marked),
+            was_stored=self.was_stored,
+            marks=self.moves,
+        )
+
+    def was_stored(self, packet_id: int, sequence: int, topic: str) -> bool:
+        return sequence <= self.lasts_then[packet_id][1].get(topic, -1)
 
     def move(self) -> None:
         for packet_id, sequence in self.kept.items():
@@ -172,7 +201,8 @@ class World:
                 # Nobody was told so: the client still has it, and says it again.
                 assert self.client.sent[packet_id][0] is not None, f"{packet_id} was answered"
                 self.doubtful.add(self.sequences[sequence])
-        self.sequences = {}
+        self.sequences, self.lasts = {}, {}
+        self.lasts_kept = {}
 
     # --- the node -----------------------------------------------------------------------------------
 
@@ -234,6 +264,12 @@ class World:
             else:
                 self.kept.pop(one, None)
                 self.marked.discard(one)
+        # Written with each change, as long as the sequence is that of before the restart.
+        self.lasts_kept = {
+            packet_id: lasts
+            for packet_id, (sequence, lasts) in self.lasts_then.items()
+            if self.kept.get(packet_id) == sequence
+        }
         packet_ids = [one for one in those if isinstance(one, int)]
         if what == "keep":
             self.stream += [one for one in those if isinstance(one, Incoming)]
@@ -244,19 +280,21 @@ class World:
 
     def write_stream(self, tells: bool = True) -> None:
         # Shards are written in any order, and each in its own.
-        at = self.chance.randrange(len(self.stream)) if self.chance.random() < 0.3 else 0
-        one = self.stream[at]
-        del self.stream[at]
+        topic = self.chance.choice([one.publish.topic for one in self.stream])
+        one = next(one for one in self.stream if one.publish.topic == topic)
+        self.stream.remove(one)
         payload = one.publish.payload
         if payload.startswith(DENIED):
             if tells:
                 self.perform(self.inbound.stored([(one.number, ReasonCode.NOT_AUTHORIZED)]))
             return
-        if not one.sequence or one.sequence not in self.sequences:
+        # As streams do: what is not above the last is a duplicate.
+        if not one.sequence or one.sequence > self.lasts.get(topic, -1):
             self.stored[payload] += 1
         if one.sequence:
             assert self.kept.get(one.publish.packet_id) == one.sequence, "stored before it is kept"
             self.sequences[one.sequence] = payload
+            self.lasts[topic] = max(one.sequence, self.lasts.get(topic, -1))
         if tells:
             self.perform(self.inbound.stored([(one.number, ReasonCode.SUCCESS)]))
 

@@ -14,6 +14,15 @@ def test_q12_what_is_published_at_qos_2_is_stored_once(block: int) -> None:
 
 
 @pytest.mark.parametrize("block", range(4))
+def test_q12_a_client_that_says_new_ones_first_loses_none_of_the_old(block: int) -> None:
+    for seed in range(block * 150, block * 150 + 150):
+        try:
+            World(seed, is_impatient=True).run()
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}: {error}") from error
+
+
+@pytest.mark.parametrize("block", range(4))
 def test_q04_q12_what_pubrec_has_answered_is_stored_by_no_other_node(block: int) -> None:
     doubtful = 0
     for seed in range(block * 150, block * 150 + 150):

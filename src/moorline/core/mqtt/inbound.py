@@ -6,7 +6,11 @@
 
 Answers go in the order in which the publishes came (MQTT 5, 4.6), whichever is stored first. An id of qos 2
 is known from its first PUBLISH until it is forgotten durably: what comes with it meanwhile is the same
-message. Where another node may go on with the session, that the message is stored is kept too before PUBREC
+message. A stream knows the last sequence of a client alone: whether a message of before a restart is stored
+can be told only by what was last then (`was_stored`), and one that was not gets another sequence, above those
+that came in between.
+
+Where another node may go on with the session, that the message is stored is kept too before PUBREC
 leaves (`marks`): only this node's streams know the sequence.
 
 Invariants, looked at by `check`:
@@ -16,7 +20,7 @@ Invariants, looked at by `check`:
     I3  no more is out than the client was told
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
 
 from moorline.core.effects import Effect
@@ -73,6 +77,10 @@ class _Waiting:
         self.answer: Ack | None = None
 
 
+WasStored = Callable[[int, int, str], bool]
+"""Whether the message of a packet id, sequence and topic was stored before the restart."""
+
+
 class Inbound:
     """Of one session; it outlives its connections."""
 
@@ -82,10 +90,12 @@ class Inbound:
         sequence: int = 0,
         stored: Collection[int] = (),
         *,
+        was_stored: WasStored = lambda _packet_id, _sequence, _topic: True,
         marks: bool = False,
     ) -> None:
         """`kept` is packet id to sequence of what was not finished, `sequence` the highest ever kept, and
         `stored` those ids whose messages certainly are."""
+        self._was_stored = was_stored
         self._marks = marks
         self._exchanges = {
             packet_id: _Exchange(number, _State.RECEIVED if packet_id in stored else _State.KEPT)
@@ -170,7 +180,13 @@ class Inbound:
             self._storing[number] = packet_id
         elif exchange.state is _State.KEPT:
             exchange.state = _State.STORING
-            incoming.append(Incoming(number, one, exchange.sequence, is_kept=True))
+            is_known = self._was_stored(packet_id, exchange.sequence, one.topic)
+            if not is_known:
+                # A client that says new ones first has sequences above this one stored by now: under its old
+                # one it would be taken for a duplicate.
+                self._sequence += 1
+                exchange.sequence = self._sequence
+            incoming.append(Incoming(number, one, exchange.sequence, is_kept=is_known))
             self._storing[number] = packet_id
         elif exchange.number in self._waiting:
             return  # said twice on one connection: the first is answered
@@ -343,6 +359,10 @@ class Inbound:
     def kept(self) -> dict[int, int]:
         """Packet id to sequence of what is not finished, as a restart takes it."""
         return {packet_id: one.sequence for packet_id, one in self._exchanges.items()}
+
+    def unheard_ids(self) -> list[int]:
+        """Those of before the restart that the client has not said again."""
+        return [packet_id for packet_id, one in self._exchanges.items() if one.state is _State.KEPT]
 
     def stored_ids(self) -> list[int]:
         """Those of them whose messages are stored, wherever that was."""

@@ -341,6 +341,15 @@ class StreamStore(StreamView):
         """The highest sequence of a producer in any shard; -1 if none remembers it."""
         return max(shard.producers.last(producer) for shard in self._shards.values())
 
+    def producer_lasts(self, producer: int) -> dict[int, int]:
+        """The last sequence of a producer in each shard that remembers one; also of the batch under way."""
+        lasts = {number: shard.producers.last(producer) for number, shard in self._shards.items()}
+        return {number: last for number, last in lasts.items() if last >= 0}
+
+    def shard_of_topic(self, topic: str) -> int:
+        """Where its messages without a key go."""
+        return self._in_use[shard_of(topic.encode(), len(self._in_use))].number
+
     def check_topic(self, topic: str) -> None:
         """Refuses a topic that `append` would refuse; one that is known costs a look."""
         if topic not in self._topics:
