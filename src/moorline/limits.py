@@ -2518,3 +2518,9 @@ HOME_MOVE_COMMAND_MS = 200
 
 HOME_MOVE_SILENT_MS_MAX = 60_000
 """`moor home move` waits so long for a node that answers; the move goes on without it."""
+
+PURGED_PER_SLICE = 1_024
+"""Messages of a queue that are purged in one turn of the loop: about a millisecond."""
+
+SESSIONS_PER_PAGE_MAX = 1_000
+"""Rows of one answer to a list of sessions."""

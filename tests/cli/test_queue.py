@@ -22,7 +22,7 @@ from moorline.journal.disk import FileDisk
 pytestmark = pytest.mark.process
 
 COMMANDS = ["create", "send", "read", "list", "show", "delete", "off", "block", "unblock"]
-COMMANDS += ["check", "repair"]
+COMMANDS += ["check", "repair", "purge"]
 
 
 @pytest.fixture(scope="module")
@@ -320,3 +320,15 @@ def test_the_commands_of_the_guide_work(node: NodeProcess, tmp_path: Path) -> No
             check=False,
         )
         assert done.returncode == 0, (block, done.stderr)
+
+
+def test_purge_empties_a_full_queue_and_leaves_it(moor: Moor, queue: str) -> None:
+    full = moor("send", queue, "-", "--lines", stdin=b"line\n" * 200)
+    assert full.returncode == 12, full.stderr
+    waiting = moor.json("show", queue, "--json")[0]["waiting"]
+    assert waiting == 129, "with the mark of the quota"
+    assert "--yes" in moor.error(2, "purge", queue)
+    assert moor.json("purge", queue, "--yes", "--json") == [{"queue": queue, "purged": 129}]
+    assert moor.json("purge", queue, "--yes", "--json") == [{"queue": queue, "purged": 0}]
+    moor.lines("send", queue, "fresh")
+    assert moor.texts(queue) == ["fresh"]

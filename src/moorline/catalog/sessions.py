@@ -20,6 +20,7 @@ from moorline.limits import SESSIONS_EXPIRED_PER_CALL_MAX
 OPEN = statement("session_open")
 ROOM = statement("session_room")
 LIST = statement("session_list")
+PAGE = statement("session_page")
 SUBSCRIBE = statement("session_subscribe")
 UNSUBSCRIBE = statement("session_unsubscribe")
 SEEN = statement("session_seen")
@@ -113,6 +114,10 @@ class Sessions(Readers):
             REMOVE_EXPIRED, SESSIONS_EXPIRED_PER_CALL_MAX
         )
         return names
+
+    async def page(self, after: str, count: int) -> Sequence[Any]:
+        """Rows of sessions behind that name, by name, with how many filters each has."""
+        return await self._catalog.fetch(PAGE, after, count)
 
     async def list(self) -> list[SessionRow]:
         """All sessions, by name."""

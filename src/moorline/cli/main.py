@@ -43,6 +43,7 @@ NOUNS = {
     "topic": "topic",
     "group": "group",
     "client": "client",
+    "session": "session",
     "journal": "journal",
     "pipeline": "pipeline",
     "clock": "clock",

@@ -237,6 +237,27 @@ def delete(endpoint: Endpoint, queue: QueueName, yes: Yes = False, as_json: AsJs
     _tell(queue, "deleted", as_json=as_json)
 
 
+@app.command(epilog="Example: moor queue purge QUEUE --yes")
+@with_node
+def purge(endpoint: Endpoint, queue: QueueName, yes: Yes = False, as_json: AsJson = False) -> None:
+    """Remove all messages that wait in a queue, for good; the queue stays. The owner's or the operator's.
+
+    What is sent meanwhile stays. A queue that was full takes messages again.
+    """
+    queue_id = queue_id_of(queue)
+    confirm(f"Remove all messages in {queue}?", yes=yes)
+    purged = 0
+
+    async def work(moor: Moor) -> None:
+        nonlocal purged
+        purged = await moor.queue(queue_id).purge()
+
+    run(endpoint, work)
+    facts = {"queue": queue, "purged": purged}
+    text = f"{queue} is purged: {output.counted(purged, 'message')}"
+    output.emit(as_json, facts, lambda: output.line(text))
+
+
 @app.command(epilog="Example: moor queue off QUEUE --yes")
 @with_node
 def off(endpoint: Endpoint, queue: QueueName, yes: Yes = False, as_json: AsJson = False) -> None:

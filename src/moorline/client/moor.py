@@ -76,6 +76,7 @@ from moorline.wire.queue import (
     Send,
     Sent,
 )
+from moorline.wire.session_list import ListSessions, SessionFacts, SessionsListed
 from moorline.wire.topic import (
     NO_STREAM,
     DescribeStreams,
@@ -173,6 +174,16 @@ class Moor:
             page = await self._calls.call(partial(ListNodes, after=after), NodesListed)
             found += page.nodes
             if page.is_last or not page.nodes:
+                return found
+
+    async def sessions(self) -> list[SessionFacts]:
+        """All durable sessions of the cluster, by name."""
+        found: list[SessionFacts] = []
+        while True:
+            after = found[-1].name if found else ""
+            page = await self._calls.call(partial(ListSessions, after=after), SessionsListed)
+            found += page.sessions
+            if page.is_last or not page.sessions:
                 return found
 
     async def mqtt_clients(self) -> list[MqttClientFacts]:

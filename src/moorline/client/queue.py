@@ -42,8 +42,10 @@ from moorline.wire.queue import (
     Ended,
     Get,
     Got,
+    PurgeQueue,
     QueueChecked,
     QueueDescribed,
+    QueuePurged,
     Subscribe,
     Subscribed,
     Suspend,
@@ -344,6 +346,13 @@ class Queue:
     async def delete(self) -> None:
         async with self._gate.freeing(self.id) if self._gate else nullcontext():
             await self._callers.call(self.id, lambda call: DeleteQueue(call, self.id), Done)
+
+    async def purge(self) -> int:
+        """Removes all that waits in it now, for good; how many messages, marks of the quota included."""
+        answer = await self._callers.call(
+            self.id, lambda call: PurgeQueue(call, self.id), QueuePurged
+        )
+        return answer.messages
 
     async def check(self) -> QueueChecked:
         """The operator's: looks at all its files and says what is wrong; others wait for that moment."""

@@ -46,6 +46,7 @@ from moorline.queues.owners import (
     paths_of_call,
 )
 from moorline.queues.parking import Parking
+from moorline.queues.purging import Purging
 from moorline.queues.quotas import QueueQuotas, has_room
 from moorline.queues.refusals import Refusals, check_readable, why_shut
 from moorline.queues.subscription import Subscriptions
@@ -62,6 +63,7 @@ from moorline.wire.queue import (
     Got,
     ListQueues,
     NewQueue,
+    PurgeQueue,
     QueueMade,
     Send,
     Sent,
@@ -140,6 +142,7 @@ class QueueBroker(FillsDisk):
                 CloseQueue: self._change(self._close),
             }
         )
+        of_one_queue[PurgeQueue] = self._turns.spawned(Purging(self).purge)
         of_one_queue[DescribeQueue] = self._turns.spawned(self.descriptions.describe)
         at, owner, redirecting = path_of_call, self.owners.of_call, self.refusals.redirecting
         declared: dict[type[Message], Declared] = {
@@ -408,6 +411,13 @@ class QueueBroker(FillsDisk):
             self.counts.expired += expired
             self.commits.changed()
         return expired
+
+    def purged(self, queue: Queue, count: int) -> None:
+        """So many are gone from its head, and with them deliveries that were on their way."""
+        self.subscriptions.acknowledged(queue, count)
+        if queue.is_subscribed:
+            self.store.batch.woken.append(queue)
+        self.commits.changed()
 
     def _changed(self, session: Session, answers: list[Answer]) -> None:
         """These answers leave when what is in the batch now is durable."""

@@ -29,6 +29,7 @@ from moorline.wire.queue import (
     DeleteQueue,
     DescribeQueue,
     Get,
+    PurgeQueue,
     Subscribe,
     Suspend,
     Unsubscribe,
@@ -45,6 +46,7 @@ OWNERS_CALLS: Mapping[type[Call], int] = {
     Suspend: ADMINISTER,
     CloseQueue: ADMINISTER,
     DeleteQueue: ADMINISTER,
+    PurgeQueue: ADMINISTER,
     DescribeQueue: LIST,
 }
 """What an owner may, and what another needs for it."""

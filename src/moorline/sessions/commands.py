@@ -12,7 +12,7 @@ from moorline.catalog.groups import GroupRow
 from moorline.catalog.outcome import unsure
 from moorline.catalog.sessions import SubscriptionRow
 from moorline.config.settings import Groups as Settings
-from moorline.core.access.right import PUBLISH, SUBSCRIBE
+from moorline.core.access.right import LIST, PUBLISH, SUBSCRIBE
 from moorline.core.delivery.open_feed import FilterMatcher
 from moorline.core.stream import Shard
 from moorline.core.topic import SharedName, check_filter, shared_name
@@ -28,6 +28,7 @@ from moorline.errors import (
 )
 from moorline.groups.find_or_create import cursors_at, find_or_create
 from moorline.groups.rights import demand_member
+from moorline.limits import SESSIONS_PER_PAGE_MAX
 from moorline.net.session import Session, each
 from moorline.net.slices import in_slices
 from moorline.net.tasks import Tasks
@@ -55,6 +56,7 @@ from moorline.wire.group import ForLeader
 from moorline.wire.message import Answer
 from moorline.wire.pull import TakeMessages
 from moorline.wire.queue import Done
+from moorline.wire.session_list import ListSessions, SessionFacts, SessionsListed
 from moorline.wire.topic import (
     AckMessages,
     ConfirmLost,
@@ -113,6 +115,10 @@ class SessionBroker:
             ConfirmLost: guard.own(self._confirm_lost),
             TakeMessages: guard.own(each(self._take)),
             ForLeader: nodes_only(self._for_leader),
+            # All of them at once, so nobody learns of them by the right to one.
+            ListSessions: guard.heavy(
+                needs(LIST, lambda _: ("/sessions",), self._turns.spawned(self._list))
+            ),
         }
 
     def judge_soon(self) -> None:
@@ -134,6 +140,11 @@ class SessionBroker:
         return self._sessions.values()
 
     # --- sessions ---------------------------------------------------------------------------------
+
+    async def _list(self, _: Session, call: ListSessions) -> SessionsListed:
+        rows = await self.context.sessions.page(call.after, SESSIONS_PER_PAGE_MAX)
+        found = tuple(SessionFacts(**row) for row in rows)
+        return SessionsListed(call.call, found, len(found) < SESSIONS_PER_PAGE_MAX)
 
     def _of(self, session: Session) -> TopicSession:
         known = self._sessions.get(session)

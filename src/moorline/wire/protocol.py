@@ -23,6 +23,7 @@ from moorline.wire import (
     records,
     resolver,
     service,
+    session_list,
     staging,
     stream_file,
     topic,
@@ -71,6 +72,7 @@ HeardByNode = (
     | records.ResumeRecords
     | publication.COMMANDS
     | mqtt_client.COMMANDS
+    | session_list.COMMANDS
     | cluster.COMMANDS
     | home_move.COMMANDS
 )
@@ -104,6 +106,7 @@ HeardByClient = (
     | records.RecordsUnchanged
     | publication.EVENTS
     | mqtt_client.EVENTS
+    | session_list.EVENTS
     | cluster.EVENTS
     | home_move.EVENTS
 )

@@ -96,6 +96,16 @@ class DeleteQueue(Call, frozen=True, gc=False, tag=31):
     queue: QueueId
 
 
+class PurgeQueue(Call, frozen=True, gc=False, tag=636):
+    """All that waits in the queue now is gone, also what was refused by its quota; the queue stays."""
+
+    queue: QueueId
+
+
+class QueuePurged(Answer, frozen=True, gc=False, tag=637):
+    messages: int
+
+
 class BlockQueue(Call, frozen=True, gc=False, tag=32):
     """The operator's: nothing passes while `blocked`."""
 
@@ -255,6 +265,7 @@ COMMANDS = (
     | Get
     | Suspend
     | DeleteQueue
+    | PurgeQueue
     | BlockQueue
     | CloseQueue
     | DescribeQueue
@@ -275,4 +286,5 @@ EVENTS = (
     | Ended
     | QueueChecked
     | QueuesCheckpointed
+    | QueuePurged
 )

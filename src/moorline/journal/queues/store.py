@@ -270,6 +270,19 @@ class Store:
             self.dirty[queue.id] = queue
         return expired
 
+    def drop_some(self, queue: Queue, upto: int, count_max: int) -> int:
+        """Removes from the head what is up to that number, markers too, and so many at most; how many."""
+        last, count = self.head(queue), 0
+        if last is None or last.lsn > upto:
+            return 0
+        while (entry := queue.peek(count)) is not None and entry.lsn <= upto and count < count_max:
+            last, count = entry, count + 1
+        lsn = self._add(Kind.EXPIRE, queue.id, count, last.lsn.to_bytes(8, "big"))
+        for _ in range(count):
+            queue.pop(lsn, last.lsn)
+        self.dirty[queue.id] = queue
+        return count
+
     def suspend(self, queue: Queue) -> None:
         self._flag(queue, Kind.SUSPEND)
 
