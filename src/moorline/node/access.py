@@ -72,6 +72,7 @@ from moorline.wire.link import Goodbye, Hello, Ping, Pong, Response
 from moorline.wire.message import CallsGivenUp
 from moorline.wire.protocol import HeardByNode
 from moorline.wire.publication import COMMANDS as OF_PUBLICATIONS
+from moorline.wire.record_tables import ListRecordTables
 from moorline.wire.records import RecordMessages, ResumeRecords
 from moorline.wire.resolver import COMMANDS as OF_RESOLVERS
 
@@ -424,7 +425,7 @@ def check_all_declared(declared: Declarations, roles: Collection[str]) -> None:
     if "resolver" not in roles:
         missing -= set(get_args(OF_RESOLVERS))
     if "records" not in roles:
-        missing -= {RecordMessages, ResumeRecords}
+        missing -= {RecordMessages, ResumeRecords, ListRecordTables}
         missing -= set(get_args(OF_PUBLICATIONS))
     names = ", ".join(sorted(kind.__name__ for kind in missing))
     assert not missing, f"nobody says what these need: {names}"
