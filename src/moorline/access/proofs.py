@@ -376,7 +376,7 @@ def _may_be_a_user(name: str) -> bool:
         0 < len(name) <= PRINCIPAL_CHARACTERS_MAX
         and not has_control_character(name)
         and name[0] not in "@$%"
-        and name.casefold() != ANONYMOUS
+        and name.strip().casefold() != ANONYMOUS
     )
 
 

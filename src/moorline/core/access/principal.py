@@ -34,6 +34,9 @@ NODE_PREFIX: Final = "$node/"
 _RESERVED_BEGINNINGS = ("@", "$", "%")
 _UNCLEAN = frozenset({"Cc", "Cs", "Zl", "Zp"})
 """Control characters, halves of characters, and the two that break a line."""
+_TURNING = frozenset(map(chr, (*range(0x202A, 0x202F), *range(0x2066, 0x206A))))
+"""What turns the direction of text, of which paths of values have none either: a line of a log or of a list
+would show its end as a part of another name."""
 
 
 class Proof(Enum):
@@ -59,7 +62,8 @@ def check_principal(text: str) -> None:
 def check_provable(text: str) -> None:
     """Refuses what nobody can prove to be."""
     check_principal(text)
-    if text == ANONYMOUS:
+    # In any case: who reads a list takes `Anonymous` for whoever proves nothing.
+    if text.strip().casefold() == ANONYMOUS:
         raise BadGrant(f"{ANONYMOUS!r} is whoever proves nothing: choose another name")
 
 
@@ -125,7 +129,9 @@ def _fault(text: str) -> str | None:
 def has_control_character(text: str) -> bool:
     """One would end a line of a log or of the audit trail in the middle, and the rest would look like
     another."""
-    return any(category(character) in _UNCLEAN for character in text)
+    if text.isascii() and text.isprintable():
+        return False
+    return any(category(character) in _UNCLEAN or character in _TURNING for character in text)
 
 
 # --- certificates ---------------------------------------------------------------------------------
