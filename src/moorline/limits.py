@@ -1994,6 +1994,10 @@ REPLICA_CALLS_AT_ONCE = 32
 REFERRALS_MAX = 16
 """Referrals that are followed for one path: clusters that name each other in a ring end there."""
 
+DOUBTED_MS_MAX = 2_000
+"""For a resolver's word on tokens that were made before a change of rights; behind it they count. The
+subscriber waits for its answer meanwhile, five times as long by default."""
+
 ON_DEMAND_AT_ONCE_MAX = 4_096
 """Claims of subscribers that wait at the same time for values that are made on demand: some MB of calls."""
 

@@ -32,7 +32,7 @@ from moorline.limits import (
     PAYLOAD_OF_HEARTBEAT_BYTES_MAX,
     RIGHTS_CHANGED_MS,
 )
-from moorline.net.clock import monotonic_ms
+from moorline.net.clock import monotonic_ms, wall_ms
 from moorline.net.session import Session
 from moorline.net.slices import in_slices
 from moorline.net.turns import Turns
@@ -144,13 +144,13 @@ class Publishers:
         """It asks what it has here, and brings what it may have again as soon as it may."""
         for session, one in self._logins.items():
             if one is registration and session.is_open:
-                session.send(RightsChanged())
+                session.send(RightsChanged(wall_ms() // 1_000))
 
     def _tell(self) -> None:
         self._telling = None
         for session, registration in self._logins.items():
             if session.is_open and registration.is_found:
-                session.send(RightsChanged())
+                session.send(RightsChanged(wall_ms() // 1_000))
 
     # --- logins -----------------------------------------------------------------------------------
 

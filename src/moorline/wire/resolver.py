@@ -325,7 +325,10 @@ class PublisherClosed(Answer, frozen=True, gc=False, tag=336):
 
 
 class RightsChanged(Message, frozen=True, gc=False, tag=337):
-    """Pushed to publishers: rights have changed, so judge again."""
+    """Pushed to publishers: rights have changed, so judge again. Tokens that were made until then, by the
+    resolver's clock, may give more than there is now."""
+
+    at_s: Seconds = 0
 
 
 COMMANDS = (

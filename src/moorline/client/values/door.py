@@ -131,6 +131,8 @@ class Login(msgspec.Struct, frozen=True):
     resolver: bytes
     secret: bytes
     life_ms: int
+    changed_s: int = 0
+    """When rights changed last there, by its clock: what it signed until then may give too much."""
 
     def __repr__(self) -> str:
         return "Login(…)"
@@ -150,6 +152,26 @@ class TokenCheck:
             one: login for one, login in self._logins.items() if login.resolver != opened.resolver
         }
         self._logins[member] = Login(opened.resolver, opened.secret, opened.token_life_ms)
+
+    def rights_changed(self, member: object, at_s: int) -> None:
+        login = self._logins.get(member)
+        if login is not None and at_s > login.changed_s:
+            self._logins[member] = msgspec.structs.replace(login, changed_s=at_s)
+
+    def is_doubtful(self, resolver: bytes, expires_s: int) -> bool:
+        """Whether a token of that resolver was made before it told of a change of rights. Both times are of
+        its clock; what is behind its last login has another secret, and is taken by nobody."""
+        return any(
+            expires_s - login.life_ms // 1_000 <= login.changed_s
+            for login in self._logins.values()
+            if login.resolver == resolver
+        )
+
+    def signer(self, resolver: bytes) -> object | None:
+        """The member that is this resolver."""
+        return next(
+            (one for one, login in self._logins.items() if login.resolver == resolver), None
+        )
 
     @property
     def life_ms(self) -> int:

@@ -101,7 +101,7 @@ class Home(Protocol):
 
     def opened(self, member: "Member", opened: PublisherOpened) -> None: ...
 
-    def rights_changed(self, member: "Member") -> None: ...
+    def rights_changed(self, member: "Member", at_s: int) -> None: ...
 
     def news(self, member: "Member") -> None:
         """It is current, or degraded, or away, or not any more."""
@@ -320,8 +320,9 @@ class Member:
             self._driver.post(LinkLost(str(lost.result())))
 
     def _pushed(self, messages: list[Message]) -> None:
-        if any(isinstance(message, RightsChanged) for message in messages):
-            self._home.rights_changed(self)
+        told = [message.at_s for message in messages if isinstance(message, RightsChanged)]
+        if told:
+            self._home.rights_changed(self, max(told))
             refused = {
                 path: self._cluster.published.flags_of(path)
                 for path, code in self.view.refused.items()

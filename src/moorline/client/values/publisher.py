@@ -417,7 +417,8 @@ class Publisher:
         self.tokens.opened(member, opened)
         self._rules.told(opened)
 
-    def rights_changed(self, member: Member) -> None:
+    def rights_changed(self, member: Member, at_s: int) -> None:
+        self.tokens.rights_changed(member, at_s)
         self._sessions.judge_soon(member)
 
     def news(self, member: Member) -> None:  # noqa: ARG002  (whoever waits looks at all)

@@ -6,11 +6,15 @@ what no resolver has confirmed for that long ends. A token counts until it expir
 """
 
 import asyncio
+import contextlib
 import inspect
 import logging
 from collections import Counter
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from functools import partial
 from typing import Any, Protocol
+
+import msgspec
 
 from moorline.client.values.door import TokenCheck
 from moorline.client.values.follower import Follower, Held
@@ -22,6 +26,7 @@ from moorline.core.values.batch import Outlet
 from moorline.core.values.board import Board
 from moorline.errors import CallFailed, Denied, MoorlineError, NoSuchValue, NotFound
 from moorline.limits import (
+    DOUBTED_MS_MAX,
     ON_DEMAND_AT_ONCE_MAX,
     ON_DEMAND_MS_MAX,
     SUBSCRIBED_BYTES_MAX,
@@ -92,6 +97,10 @@ class ValueSessions:
     def _subscribe(self, session: Session, calls: list[SubscribeValues]) -> Iterable[Answer]:
         for call in calls:
             steps = self._publisher.tokens.judging(call, session.identity)
+            if self._publisher.tokens.is_doubtful(call.resolver, call.expires_s):
+                # Who was cut by a change could come back with what it has kept, for a token's life.
+                self._tasks.spawn(self._subscribe_judged(session, call, steps))
+                continue
             if len(call.claims) > CLAIMS_AT_ONCE:
                 # Thousands of tokens take longer than others should wait for.
                 self._tasks.spawn(self._subscribe_in_slices(session, call, steps))
@@ -108,6 +117,32 @@ class ValueSessions:
         self, session: Session, call: SubscribeValues, steps: Generator[None, None, Sequence[str]]
     ) -> None:
         refused = await in_slices(steps, session.identity.principal)
+        await self._subscribe_later(session, call, refused, self._on_demand(call, refused))
+
+    async def _subscribe_judged(
+        self, session: Session, call: SubscribeValues, steps: Generator[None, None, Sequence[str]]
+    ) -> None:
+        """By tokens from before a change of rights: a resolver says first what they give now."""
+        refused = list(await in_slices(steps, session.identity.principal))
+        asked = {
+            (path, permissions, call.holder)
+            for (path, permissions, _), why in zip(call.claims, refused, strict=True)
+            if not why
+        }
+        found: dict[HeldClaim, int] = {}
+        # Where nobody says anything in time the token counts, for what is left of its life.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(DOUBTED_MS_MAX / 1_000):
+                await self._ask(asked, self._publisher.tokens.signer(call.resolver), found.update)
+        claims = list(call.claims)
+        for place, (path, permissions, token) in enumerate(call.claims):
+            granted = found.get((path, permissions, call.holder))
+            if granted is None or refused[place]:
+                continue
+            claims[place] = (path, permissions & granted, token)
+            if not granted & SUBSCRIBE:
+                refused[place] = "the right was taken away behind the making of the token"
+        call = msgspec.structs.replace(call, claims=claims)
         await self._subscribe_later(session, call, refused, self._on_demand(call, refused))
 
     def _on_demand(self, call: SubscribeValues, refused: Iterable[str]) -> list[str]:
@@ -385,14 +420,23 @@ class ValueSessions:
         half_ms = self._publisher.tokens.life_ms // 2
         waiting = self._asked_about(None if is_all else asked_ms + half_ms)
         # The one that told us of the change first: another may not have heard of it yet.
-        for judge in sorted(self._publisher.judges(), key=lambda one: one is not member):
-            claims = [claim for claim in waiting if judge.can_judge(claim[0])]
-            found = await judge.judge(claims) if claims else {}
-            self._judged(found, asked_ms)
-            # What it cannot judge, another one may: one resolver's silence ends nothing.
-            waiting.difference_update(found)
+        await self._ask(waiting, member, partial(self._judged, asked_ms=asked_ms))
         if is_all:
             self._has_unjudged = bool(waiting)
+
+    async def _ask(
+        self,
+        waiting: set[HeldClaim],
+        first: object,
+        told: Callable[[dict[HeldClaim, int]], None],
+    ) -> None:
+        """One resolver after the other; what none of them can judge is left in `waiting`."""
+        for judge in sorted(self._publisher.judges(), key=lambda one: one is not first):
+            claims = [claim for claim in waiting if judge.can_judge(claim[0])]
+            found = await judge.judge(claims) if claims else {}
+            told(found)
+            # What it cannot judge, another one may: one resolver's silence ends nothing.
+            waiting.difference_update(found)
 
     def _judged(self, found: dict[HeldClaim, int], asked_ms: int) -> None:
         until_ms = asked_ms + self._publisher.tokens.life_ms
