@@ -14,7 +14,7 @@ from tests.process.nodes import NodeProcess, run_moor
 import moorline
 from moorline.catalog import Catalog
 from moorline.catalog.homes import Homes
-from moorline.errors import NotFound
+from moorline.errors import NotFound, Unreachable
 from moorline.ids import home_number
 from moorline.queues.homes import QueueHomes
 

@@ -130,11 +130,12 @@ async def test_a_node_that_is_killed_stopped_or_frozen_is_proven_again(
         await spanning.takes(service, b"after", *NAMES)
 
 
+@pytest.mark.parametrize("counts_as_there", [False, True])
 async def test_queues_that_came_to_another_home_go_to_the_part_there(
-    spanning: Spanning, tmp_path: Path
+    spanning: Spanning, tmp_path: Path, counts_as_there: bool
 ) -> None:
     """c is lost for good, and its queues are imported at d: their ids say c, and the service has them at
-    d."""
+    d, also if c still counts as there when the service is entered."""
     async with spanning.connect("a") as moor, moor.service(spanning.file) as service:
         assert await service.associate(spanning.every()) == []
     await spanning.send(b"m", "c")
@@ -152,6 +153,12 @@ async def test_queues_that_came_to_another_home_go_to_the_part_there(
     async with spanning.connect("d") as moor, moor.service(spanning.file) as service:
         # The node of c is away, and nobody else says where its queues are.
         assert service.away == ["c"]
+    async with Catalog.open(spanning.nodes.dsn) as catalog:
+        seen_s = 2 if counts_as_there else -3_600
+        await catalog.execute(
+            "update node set seen_at = clock_timestamp() + $1 * interval '1 second' where name = 'c'",
+            seen_s,
+        )
     async with (
         spanning.connect("d") as moor,
         moor.service(spanning.file, bind=True) as service,

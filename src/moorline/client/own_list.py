@@ -40,7 +40,8 @@ class OwnList:
     def __init__(self, associations: Associations, *, is_bound: bool) -> None:
         self.associations = associations
         self.thread = ListThread(associations)
-        self._is_bound = is_bound
+        self.is_bound = is_bound
+        """Whoever entered said that queues of homes that are away were moved to the one here."""
         self._parts: dict[bytes, OwnPart] = {}
 
     async def enter(self, here: Home, homes: Mapping[bytes, Home]) -> tuple[ListCheck, int]:
@@ -53,11 +54,11 @@ class OwnList:
         known = {**homes, here.number: here}
         for home, part in found.parts.items():
             # What the node here does not have of a home that is away, it sends back to that part.
-            is_moved = self._is_bound and home in known and not known[home].is_alive
+            is_moved = self.is_bound and home in known and not known[home].is_alive
             if home in known and home != UNSAID and not is_moved:
                 continue
             verdict = standing(part.node, known.values(), is_empty=part.is_empty)
-            if self._is_bound and not part.is_empty:
+            if self.is_bound and not part.is_empty:
                 verdict = here.number
             elif home != UNSAID and verdict == UNSAID and not part.is_empty:
                 verdict = None
@@ -79,6 +80,15 @@ class OwnList:
         if part is None:
             part = self._parts[home.number] = OwnPart(self, home, tries_unsaid=tries_unsaid)
         return part
+
+    async def take_in(self, away: Home, here: Home) -> bool:
+        """What is listed of a home that is away is of the one here from now on; False if nothing is."""
+        listed = (await self.digests()).get(away.number)
+        if listed is None or not listed.count:
+            return False
+        await self.thread.run(self.associations.merge, away.number, here.number)
+        self._parts.pop(away.number, None)
+        return True
 
     async def remove(self, queues: Sequence[bytes]) -> int:
         return await self.thread.run(self.associations.remove, queues)

@@ -223,6 +223,14 @@ class ServiceParts:
         if not part.is_lost:
             return
         told = await self.exchange.homes()
+        if self._own.is_bound and not any(
+            facts.is_alive for facts in told if facts.home == part.home.number
+        ):
+            # A node counts as there for some time after it went, so entering could not know.
+            here = self._part(self.exchange.home)
+            if await self._own.take_in(part.home, here.home):
+                await self._agree_together([here], None)
+                told = await self.exchange.homes()
         for facts in told:
             if facts.home == part.home.number and facts.name:
                 self.homes[facts.home] = part.home = _home(facts)
