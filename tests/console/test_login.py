@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import json
+import ssl
+import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
 
@@ -319,3 +321,60 @@ async def test_below_a_path_of_a_proxy_the_page_is_whole(
     said = proxy.said
     assert "swordfish" not in said
     assert "pass=" not in said
+
+
+async def test_what_a_client_writes_itself_does_not_pass_the_proxy(
+    proxied: tuple[NodeProcess, Nginx], scheme: str
+) -> None:
+    node, proxy = proxied
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+
+    def ask(path: str, data: bytes | None = None, **headers: str) -> int:
+        said = {name.replace("_", "-"): value for name, value in headers.items()}
+        request = urllib.request.Request(f"{proxy.url}{path}", data, headers=said)
+        opener = urllib.request.build_opener(
+            urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
+        )
+        try:
+            with opener.open(request, timeout=30) as found:
+                return int(found.status)
+        except urllib.error.HTTPError as refused:
+            return refused.code
+
+    other = "http" if scheme == "https" else "https"
+    wilma = {"Authorization": "Basic d2lsbWE6c3dvcmRmaXNo"}
+    async with moorline.connect(node.address) as moor:
+        with contextlib.suppress(moorline.CallFailed):
+            await moor.access.add_user("wilma", b"swordfish")
+    is_private = scheme == "https"
+    headers: dict[str, str]
+    for headers, wanted in (
+        ({}, 401),
+        ({"Forwarded": "for=127.0.0.1;proto=https"}, 401),
+        ({"X_Forwarded_For": "127.0.0.1"}, 401),
+        ({"X_Real_IP": "127.0.0.1"}, 401),
+        (wilma, 400 if is_private else 401),  # 400: it is in, and asks for nothing
+        # What it says of its own scheme is not what the proxy says.
+        ({**wilma, "X_Forwarded_Proto": other}, 400 if is_private else 401),
+        ({**wilma, "Forwarded": f"for=1.2.3.4;proto={other}"}, 400 if is_private else 401),
+        ({"X_Forwarded_Host": "evil.example"}, 401),
+        ({"Host": "evil.example"}, 421),
+        ({"Origin": "https://evil.example"}, 403),
+        ({"Origin": f"{other}://127.0.0.1:{proxy.port}"}, 403),
+    ):
+        found = await asyncio.to_thread(ask, "/deep/moor/records/poll", b"", **headers)
+        assert found == wanted, headers
+    for path, wanted in (
+        ("/deep/moor/console/", 200),
+        ("/deep/moor/livez", 200),
+        ("/deep/moor/../livez", 404),
+        ("/deep/moor/%2e%2e/livez", 404),
+        ("/deep/moor/console/../../../livez", 404),
+        ("/deep/moor/console/%2e%2e%2f%2e%2e%2flivez", 404),
+        ("/deep/moor/console/..%2flogin.json", 404),
+        ("/deep/moorings/console/", 404),
+        ("/console/", 404),
+        ("/livez", 404),
+    ):
+        assert await asyncio.to_thread(ask, path) == wanted, path

@@ -3,12 +3,15 @@
 import asyncio
 import base64
 import json
+import re
+import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.net.authority import Authority
 from tests.process.nodes import NodeProcess, run_moor
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
@@ -198,3 +201,76 @@ def test_the_command_prints_an_address_that_opens_the_page(
     assert plain.stdout.startswith(f"{node.http}/console/#pass=")
     wrong = run_moor("console", "--address", node.address, "--minutes", "0", cwd=tmp_path)
     assert wrong.returncode == 2
+
+
+async def test_a_pass_that_is_logged_out_is_nobodys_and_its_windows_end(node: NodeProcess) -> None:
+    end_passes, passes_ended = 624, 625
+    text = await pass_of(node)
+    async with page(node) as one, page(node) as other, page(node) as third:
+        for socket, proof in ((one, text), (other, text), (third, await pass_of(node))):
+            await say(socket, hello("pass", proof))
+            assert (await hear(socket))[0][0] == WELCOME
+        await say(one, [end_passes, 1, text])
+        assert await hear(one) == [[passes_ended, 1, 1]]
+        with pytest.raises(ConnectionClosed) as closed:
+            await hear(other)
+        assert closed.value.rcvd is not None
+        assert "logged out" in closed.value.rcvd.reason
+        await say(third, [ECHO, 1, ""])
+        assert await hear(third) == [[ECHOED, 1, ""]], "another pass is another login"
+    async with page(node) as socket:
+        await say(socket, hello("pass", text))
+        assert "this pass is not known here" in await refused(socket)
+
+
+async def test_nobody_ends_the_passes_of_others(node: NodeProcess) -> None:
+    async with moorline.connect(node.address) as moor:
+        await moor.access.add_user("mallory", b"swordfish")
+    text = await pass_of(node)
+    async with page(node) as socket:
+        await say(socket, hello("password", "mallory\0swordfish"))
+        await hear(socket)
+        await say(socket, [624, 1, text], [624, 2, ""])
+        heard = await hear(socket)
+        while len(heard) < 2:
+            heard += await hear(socket)
+        assert heard == [[625, 1, 0], [625, 2, 0]]
+    async with page(node) as socket:
+        await say(socket, hello("pass", text))
+        assert (await hear(socket))[0][0] == WELCOME
+
+
+async def test_without_an_issuer_nobody_logs_in_by_one(node: NodeProcess) -> None:
+    for proof in ("", '{"flow": "f", "state": "s", "code": "c"}'):
+        async with page(node) as socket:
+            await say(socket, hello("oidc", proof))
+            assert "no issuer is named here" in await refused(socket)
+
+
+async def test_a_certificate_logs_a_page_in(tmp_path: Path) -> None:
+    users, servers = Authority("users"), Authority("servers")
+    ca = users.write(tmp_path / "users.pem")
+    own = servers.issue_node("node-1").write(tmp_path / "own.pem")
+    shown = users.issue("olga").write(tmp_path / "olga.pem")
+    with NodeProcess(
+        tmp_path / "data",
+        "--http=https://127.0.0.1:0",
+        f"--tls-certificate={own}",
+        f"--tls-key={own}",
+        f"--tls-client-ca={ca}",
+    ) as node:
+        found = re.search(r"https://(\S+)", node.ready_line)
+        assert found is not None
+        context = ssl.create_default_context(cafile=str(servers.write(tmp_path / "servers.pem")))
+        context.load_cert_chain(shown)
+        async with connect(
+            f"wss://{found[1]}/console/socket",
+            subprotocols=[Subprotocol(SUBPROTOCOL)],
+            origin=Origin(f"https://{found[1]}"),
+            ssl=context,
+            proxy=None,
+        ) as socket:
+            await say(socket, hello())
+            assert (await hear(socket))[0][0] == WELCOME
+            await say(socket, [WHO_AM_I, 1])
+            assert (await hear(socket))[0][2:4] == ["olga", "certificate"]

@@ -86,6 +86,7 @@ class Issuer:
         if self._asking is not None:
             self._asking.cancel()
             await asyncio.gather(self._asking, return_exceptions=True)
+        await self._outgoing.close()
 
     async def description(self) -> Description:
         return (await self._known()).description

@@ -6,6 +6,7 @@ packed is not unpacked, and no setting of the environment sends it elsewhere. In
 """
 
 import asyncio
+import socket
 import ssl
 from typing import Final
 
@@ -15,6 +16,8 @@ from moorline.core.access.web_url import Url
 from moorline.limits import OIDC_ANSWER_BYTES_MAX, OIDC_HEAD_BYTES_MAX
 
 _CHUNK_BYTES: Final = 64 * 1_024
+_ADDRESSES_MAX: Final = 4
+"""Of one name that are tried, one after the other."""
 
 
 class CallFailed(Exception):
@@ -26,6 +29,15 @@ class Outgoing:
         self._context = context
         self._timeout_s = timeout_ms / 1_000
         self._places = asyncio.Semaphore(at_once_max)
+        self._lookups: dict[tuple[str, int], asyncio.Task[list[str]]] = {}
+        """Names that are being looked up: whoever wants the same waits for the same. A lookup has a thread of
+        few until it is over, and cannot be taken back; one that hangs is one, and not one for each call."""
+
+    async def close(self) -> None:
+        lookups = list(self._lookups.values())
+        for lookup in lookups:
+            lookup.cancel()
+        await asyncio.gather(*lookups, return_exceptions=True)
 
     async def get(self, url: str) -> bytes:
         return await self._call(url, "GET", b"", {})
@@ -57,10 +69,7 @@ class Outgoing:
     async def _exchanged(
         self, url: Url, method: str, body: bytes, headers: dict[str, str]
     ) -> bytes:
-        context = self._context if url.scheme == "https" else None
-        reader, writer = await asyncio.open_connection(
-            url.host, url.port, ssl=context, limit=_CHUNK_BYTES
-        )
+        reader, writer = await self._connected(url)
         try:
             link = h11.Connection(h11.CLIENT, max_incomplete_event_size=OIDC_HEAD_BYTES_MAX)
             own = {
@@ -83,6 +92,46 @@ class Outgoing:
         finally:
             # Not waited for: the other end may never say its part of a goodbye.
             writer.transport.abort()
+
+    async def _connected(self, url: Url) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        context = self._context if url.scheme == "https" else None
+        addresses = await self._addresses_of(url)
+        failure: OSError = OSError("it has no address")
+        for address in addresses:
+            try:
+                # Each has its part of the time: one that hears nothing leaves some to the next.
+                async with asyncio.timeout(self._timeout_s / len(addresses)):
+                    return await asyncio.open_connection(
+                        address,
+                        url.port,
+                        ssl=context,
+                        server_hostname=url.host if context is not None else None,
+                        limit=_CHUNK_BYTES,
+                    )
+            except ssl.SSLCertVerificationError:
+                raise
+            except (OSError, TimeoutError) as error:
+                failure = error
+        raise failure
+
+    async def _addresses_of(self, url: Url) -> list[str]:
+        key = url.host, url.port
+        lookup = self._lookups.get(key)
+        if lookup is None:
+            lookup = self._lookups[key] = asyncio.create_task(_looked_up(*key))
+            lookup.add_done_callback(lambda done: self._looked_up(key, done))
+        return await asyncio.shield(lookup)
+
+    def _looked_up(self, key: tuple[str, int], lookup: "asyncio.Task[list[str]]") -> None:
+        del self._lookups[key]
+        if not lookup.cancelled():
+            lookup.exception()  # whoever asked may be gone by then
+
+
+async def _looked_up(host: str, port: int) -> list[str]:
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    addresses = dict.fromkeys(str(address[0]) for _, _, _, _, address in found)
+    return list(addresses)[:_ADDRESSES_MAX]
 
 
 async def _answer(link: h11.Connection, reader: asyncio.StreamReader, host: str) -> bytes:
