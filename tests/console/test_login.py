@@ -239,10 +239,14 @@ async def test_the_page_needs_nothing_that_its_policy_forbids(node: NodeProcess,
     assert await tab.run("fetch('https://example.org/').then(() => 'done', () => 'held')") == "held"
 
 
-def test_the_files_of_the_page_have_their_headers(node: NodeProcess) -> None:
+def headers_of(url: str) -> dict[str, str]:
+    with urllib.request.urlopen(url, timeout=30) as answer:
+        return {key.lower(): value for key, value in answer.headers.items()}
+
+
+async def test_the_files_of_the_page_have_their_headers(node: NodeProcess) -> None:
     for name in ("", "app.js", "login.json", "shapes.json", "console.css"):
-        with urllib.request.urlopen(f"{node.http}/console/{name}", timeout=30) as answer:
-            headers = {key.lower(): value for key, value in answer.headers.items()}
+        headers = await asyncio.to_thread(headers_of, f"{node.http}/console/{name}")
         policy = headers["content-security-policy"]
         assert "default-src 'none'" in policy
         assert "unsafe" not in policy

@@ -60,7 +60,8 @@ const page = {
     asked.returnValue = "no";
     asked.showModal();
     return new Promise((resolve) => {
-      asked.onclose = () => resolve(asked.returnValue === "yes");
+      // The end of the question before may be heard only now: this one is open then.
+      asked.onclose = () => asked.open || resolve(asked.returnValue === "yes");
     });
   },
   /** A call that changes something: its end is told, and the view is drawn anew. */
