@@ -2528,3 +2528,24 @@ PURGED_PER_SLICE = 1_024
 
 SESSIONS_PER_PAGE_MAX = 1_000
 """Rows of one answer to a list of sessions."""
+
+TOP_REACH_MS_MAX = 2_000
+"""So long `moor top` waits for the figures of a node."""
+
+FIGURES_BYTES_MAX = 4_194_304
+"""What it takes of them: some 100 KiB today."""
+
+BENCH_SECONDS_MAX = 60
+"""So long a part of `moor bench` takes at most."""
+
+BENCH_CLIENTS_MAX = 64
+"""As many connections it opens at once."""
+
+BENCH_BODY_BYTES_MAX = 65_536
+"""Of a message of it."""
+
+BENCH_BATCH = 64
+"""Messages of a call of it: half of what a queue takes."""
+
+BENCH_TTL_S = 60
+"""What it has published is delivered to nobody behind that."""

@@ -16,12 +16,14 @@ from typer.core import TyperGroup
 
 from moorline.cli import output
 from moorline.cli.backup import backup, restore
+from moorline.cli.bench import bench
 from moorline.cli.console import console
 from moorline.cli.doctor import doctor
 from moorline.cli.drain import drain
 from moorline.cli.resolver import ls, resolve
 from moorline.cli.serve import serve
 from moorline.cli.status import status
+from moorline.cli.top import top
 from moorline.cli.whoami import whoami
 from moorline.errors import ConfigError, MoorlineError
 from moorline.version import __version__
@@ -109,6 +111,8 @@ app = typer.Typer(
 app.command("serve", epilog="Example: moor serve --data ./moorline-data --log-format json")(serve)
 app.command("doctor", epilog="Example: moor doctor --data ./moorline-data --quick")(doctor)
 app.command("status", epilog="Example: moor status --address tcp://127.0.0.1:7411 --json")(status)
+app.command("top", epilog="Example: moor top --interval 1")(top)
+app.command("bench", epilog="Example: moor bench --seconds 3 --yes")(bench)
 app.command("console", epilog="Example: moor console --open")(console)
 app.command("drain", epilog="Example: moor drain node-2 --rate 500")(drain)
 app.command("backup", epilog="Example: moor backup /backups/monday --data ./moorline-data")(backup)
