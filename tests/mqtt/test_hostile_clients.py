@@ -1,8 +1,6 @@
 """Clients that do harm, against a real node: others are served all the while."""
 
 import contextlib
-import select
-import signal
 import socket
 import threading
 from pathlib import Path
@@ -29,10 +27,6 @@ def is_served(client: WireClient, topic: str, times: int = 20) -> None:
     for number in range(times):
         assert client.publish(topic, b"%d" % number, 1) is ReasonCode.SUCCESS
         assert client.message().payload == b"%d" % number
-
-
-FLOOD_MESSAGES = 60_000
-"""Some 600 kB: more than one read of a socket brings, and less than it holds."""
 
 
 def test_q41_a_client_that_never_reads(join: Join, name: str) -> None:
@@ -70,24 +64,6 @@ def test_q41_a_client_that_only_pings(join: Join, name: str) -> None:
     for _ in range(5_000):
         client.hear(Pingresp)
     assert client.publish(name, b"x", 1) is ReasonCode.SUCCESS
-
-
-def test_q41_a_client_that_floods_has_a_piece_in_a_turn(tmp_path: Path) -> None:
-    """All of it is there when the node looks; others that came behind it are answered before its end."""
-    with (
-        NodeProcess(tmp_path / "data") as node,
-        WireClient(node.mqtt, 4, "flood") as flood,
-        WireClient(node.mqtt, 4, "good") as good,
-    ):
-        flood.connect()
-        good.connect()
-        node.signal(signal.SIGSTOP)
-        flood.say(*([Publish("flood", b"x")] * FLOOD_MESSAGES), Pingreq())
-        good.say(Pingreq())
-        node.signal(signal.SIGCONT)
-        ready, _, _ = select.select([flood.socket, good.socket], [], [], 30)
-        assert good.socket in ready, "the flood was heard to its end first"
-        flood.hear(Pingresp)
 
 
 def test_q42_connections_as_fast_as_they_can_be_made(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ def lasting(join: Join, name: str, level: int = MQTT_5, **how: object) -> WireCl
 def test_what_was_published_meanwhile_comes_when_the_client_is_back(
     join: Join, name: str, level: int
 ) -> None:
+    """Q02."""
     writer = join(level=level)
     client = join(name, level, connects=False)
     assert not client.connect(clean=False, expiry_s=3_600).session_present
@@ -65,6 +66,7 @@ def test_a_session_without_expiry_ends_with_its_connection(join: Join, name: str
 
 
 def test_disconnect_may_end_a_session(join: Join, name: str) -> None:
+    """Q02."""
     client = lasting(join, name)
     client.subscribe(name)
     client.say(Disconnect(properties=Properties(session_expiry_s=0)))
@@ -76,6 +78,7 @@ def test_disconnect_may_end_a_session(join: Join, name: str) -> None:
 def test_unacknowledged_messages_come_again_in_order_under_their_ids(
     join: Join, name: str, level: int
 ) -> None:
+    """Q11."""
     writer = join()
     client = lasting(join, name, level)
     client.subscribe(name, qos=2)
@@ -100,6 +103,7 @@ def test_unacknowledged_messages_come_again_in_order_under_their_ids(
 
 
 def test_a_released_message_is_only_released_again(join: Join, name: str, level: int) -> None:
+    """Q11."""
     writer = join()
     client = lasting(join, name, level)
     client.subscribe(name, qos=2)
@@ -115,6 +119,7 @@ def test_a_released_message_is_only_released_again(join: Join, name: str, level:
 
 
 def test_a_client_id_that_is_used_again_takes_over(join: Join, name: str) -> None:
+    """Q04."""
     old = lasting(join, name)
     old.subscribe(name)
     new = join(name, connects=False)
@@ -134,7 +139,7 @@ def test_a_session_without_expiry_is_taken_over_too(join: Join, name: str, level
 
 @pytest.mark.parametrize("is_killed", [False, True], ids=["stopped", "killed"])
 def test_sessions_go_on_behind_a_start_of_the_node(tmp_path: Path, is_killed: bool) -> None:
-    """Subscriptions, what was stored and not had, exchanges of QoS 2 in both directions, retained."""
+    """Q03, Q12. Filters, what was stored and not had, exchanges of QoS 2 in both directions, retained."""
     with (
         NodeProcess(tmp_path / "data") as node,
         WireClient(node.mqtt, name="reader") as reader,
@@ -184,6 +189,7 @@ def test_sessions_go_on_behind_a_start_of_the_node(tmp_path: Path, is_killed: bo
 
 
 def test_what_puback_said_is_stored(tmp_path: Path) -> None:
+    """Q13."""
     with NodeProcess(tmp_path / "data") as node:
         with WireClient(node.mqtt, name="reader") as reader:
             reader.connect(clean=False, expiry_s=600)
@@ -204,6 +210,7 @@ def test_what_puback_said_is_stored(tmp_path: Path) -> None:
 
 
 def test_an_expired_message_is_not_delivered_to_who_was_away(join: Join, name: str) -> None:
+    """Q14."""
     client = lasting(join, name)
     client.subscribe(name)
     client.say(Disconnect())

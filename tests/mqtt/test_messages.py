@@ -25,6 +25,7 @@ from moorline.core.mqtt.reason import ReasonCode
 def test_a_message_of_each_qos_comes_as_the_lower_of_both(
     join: Join, name: str, level: int
 ) -> None:
+    """Q10."""
     for granted in (0, 1, 2):
         reader, writer = join(level=level), join(level=level)
         assert reader.subscribe(f"{name}/{granted}", qos=granted).reasons == (granted,)
@@ -44,6 +45,7 @@ def test_a_message_of_each_qos_comes_as_the_lower_of_both(
 
 
 def test_messages_of_a_topic_come_in_their_order(join: Join, name: str, level: int) -> None:
+    """Q10."""
     reader, writer = join(level=level), join(level=level)
     reader.subscribe(name)
     count = 500
@@ -71,6 +73,7 @@ def test_a_filter_that_is_left_lets_nothing_through(join: Join, name: str) -> No
 def test_a_message_that_several_filters_match_comes_once_with_all_their_identifiers(
     join: Join, name: str
 ) -> None:
+    """Q20."""
     reader, writer = join(), join()
     reader.subscribe(f"{name}/#", qos=0, subscription_identifiers=(7,))
     reader.subscribe(f"{name}/+", qos=1, subscription_identifiers=(8,))
@@ -84,6 +87,7 @@ def test_a_message_that_several_filters_match_comes_once_with_all_their_identifi
 def test_what_a_client_published_itself_does_not_come_where_it_wants_no_local(
     join: Join, name: str
 ) -> None:
+    """Q21."""
     client, other = join(), join()
     client.subscribe(Subscription(f"{name}/#", 1, no_local=True))
     client.publish(f"{name}/own", b"own", 1)
@@ -107,6 +111,7 @@ def test_a_new_filter_does_not_bring_what_was_there_before_it(join: Join, name: 
 async def test_properties_arrive_unchanged_also_at_a_native_reader(
     node: NodeProcess, join: Join, name: str
 ) -> None:
+    """Q17."""
     reader, writer = join(), join()
     reader.subscribe(name)
     user = (("b", "1"), ("a", "2"), ("b", "3"), ("mqtt.qos", "mine"), ("user.mqtt.x", "too"))
@@ -165,6 +170,7 @@ def test_a_filter_that_is_none_is_refused_among_others(join: Join, name: str) ->
 def test_a_client_that_says_no_more_than_its_receive_maximum_is_sent_no_more(
     join: Join, name: str
 ) -> None:
+    """Q07."""
     reader, writer = join(receive_max=3), join()
     reader.subscribe(name)
     for number in range(10):
@@ -196,6 +202,7 @@ def test_whoever_does_not_begin_with_connect_is_cut(join: Join, wanted: bytes) -
 
 
 def test_an_empty_client_id_is_given_one(join: Join) -> None:
+    """Q05."""
     client = join(connects=False)
     client.name = ""
     said: Connack = client.connect()

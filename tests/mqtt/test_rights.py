@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.mqtt.wire_client import WireClient
+from tests.mqtt.wire_client import Closed, WireClient
 from tests.process.nodes import NodeProcess, eventually, run_moor
 
 from moorline.core.mqtt.packets import Puback, Publish, Unsuback, Unsubscribe, Will
@@ -167,6 +167,7 @@ def test_a_client_id_is_its_principals(node: NodeProcess) -> None:
 
 
 def test_a_will_is_judged_by_the_rights_of_its_client(node: NodeProcess) -> None:
+    """Q06."""
     watcher = WireClient(node.mqtt, name="watcher-2")
     watcher.connect()
     watcher.subscribe("theirs/#", "ours/#")
@@ -184,6 +185,28 @@ def test_a_quota_of_messages_a_second_has_its_reason(tmp_path: Path) -> None:
         client.connect()
         said = {client.publish("t", b"x", 1) for _ in range(30)}
         assert said == {ReasonCode.SUCCESS, ReasonCode.QUOTA_EXCEEDED}
+
+
+def test_what_3_1_1_cannot_be_told_is_not_acknowledged(tmp_path: Path) -> None:
+    """PUBACK means stored: a client that is over its quota is cut, and what it says again is stored."""
+    with (
+        NodeProcess(tmp_path / "data", "--set=access.quotas=@everyone messages_per_s 5") as node,
+        WireClient(node.mqtt, name="reader") as reader,
+    ):
+        reader.connect()
+        reader.subscribe("t")
+        waiting, cuts = [b"%d" % number for number in range(12)], 0
+        while waiting:
+            with WireClient(node.mqtt, 4, "quick") as client:
+                client.connect()
+                try:
+                    while waiting:
+                        assert client.publish("t", waiting[0], 1) is ReasonCode.SUCCESS
+                        del waiting[0]
+                except (Closed, ConnectionError):
+                    cuts += 1
+        assert cuts
+        assert [reader.message().payload for _ in range(12)] == [b"%d" % one for one in range(12)]
 
 
 def test_filters_that_are_left_give_their_places_back(tmp_path: Path) -> None:

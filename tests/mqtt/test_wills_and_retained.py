@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.mqtt.conftest import Join
 from tests.mqtt.wire_client import WireClient
-from tests.process.nodes import NodeProcess
+from tests.process.nodes import NodeProcess, eventually
 
 from moorline.core.mqtt.packets import (
     MQTT_5,
@@ -29,6 +29,7 @@ def will_of(topic: str, level: int = MQTT_5, *, delay_s: int = 0, retain: bool =
 
 
 def test_a_will_is_published_when_its_client_is_lost(join: Join, name: str, level: int) -> None:
+    """Q06."""
     watcher = join(level=level)
     watcher.subscribe(f"{name}/#")
     client = join(level=level, will=will_of(f"{name}/will", level, retain=True))
@@ -41,6 +42,7 @@ def test_a_will_is_published_when_its_client_is_lost(join: Join, name: str, leve
 
 
 def test_a_goodbye_drops_the_will_unless_it_asks_for_it(join: Join, name: str) -> None:
+    """Q06."""
     watcher = join()
     watcher.subscribe(f"{name}/#")
     client = join(will=will_of(f"{name}/dropped"))
@@ -53,6 +55,7 @@ def test_a_goodbye_drops_the_will_unless_it_asks_for_it(join: Join, name: str) -
 
 
 def test_a_client_that_is_back_in_time_has_no_will_published(join: Join, name: str) -> None:
+    """Q06."""
     watcher = join()
     watcher.subscribe(f"{name}/#")
     how = {"clean": False, "expiry_s": 600}
@@ -68,6 +71,7 @@ def test_a_client_that_is_back_in_time_has_no_will_published(join: Join, name: s
 def test_a_will_waits_for_its_delay_and_not_for_longer_than_the_session(
     join: Join, name: str
 ) -> None:
+    """Q06."""
     watcher = join()
     watcher.subscribe(f"{name}/#")
     begun_s = time.monotonic()
@@ -78,6 +82,7 @@ def test_a_will_waits_for_its_delay_and_not_for_longer_than_the_session(
 
 
 def test_a_client_that_is_silent_for_too_long_is_ended(join: Join, name: str) -> None:
+    """Q01, Q06."""
     watcher = join()
     watcher.subscribe(f"{name}/#")
     client = join(keep_alive_s=1, will=will_of(f"{name}/will"))
@@ -86,6 +91,7 @@ def test_a_client_that_is_silent_for_too_long_is_ended(join: Join, name: str) ->
 
 
 def test_a_will_outlives_its_node(tmp_path: Path) -> None:
+    """Q06."""
     with NodeProcess(tmp_path / "data") as node:
         watcher = WireClient(node.mqtt, name="watcher")
         watcher.connect(clean=False, expiry_s=600)
@@ -102,6 +108,7 @@ def test_a_will_outlives_its_node(tmp_path: Path) -> None:
 
 
 def test_retained_messages_are_set_replaced_and_taken_back(join: Join, name: str) -> None:
+    """Q25."""
     writer = join()
     for payload in (b"old", b"new"):
         writer.publish(f"{name}/a", payload, 1, retain=True)
@@ -122,6 +129,7 @@ def test_retained_messages_are_set_replaced_and_taken_back(join: Join, name: str
 
 
 def test_retain_handling_says_when_they_come(join: Join, name: str) -> None:
+    """Q21."""
     writer, reader = join(), join()
     writer.publish(name, b"kept", 1, retain=True)
     reader.subscribe(Subscription(name, 1, retain_handling=2))
@@ -138,6 +146,7 @@ def test_retain_handling_says_when_they_come(join: Join, name: str) -> None:
 def test_many_retained_messages_come_complete_to_a_client_that_takes_few_at_a_time(
     join: Join, name: str
 ) -> None:
+    """Q25."""
     writer, reader = join(), join(receive_max=50)
     count = 5_000
     for first in range(0, count, 500):
@@ -152,6 +161,27 @@ def test_many_retained_messages_come_complete_to_a_client_that_takes_few_at_a_ti
     reader.subscribe(f"{name}/#")
     found = {int(reader.message().payload) for _ in range(count)}
     assert found == set(range(count))
+
+
+def test_q25_retained_ones_behind_a_restart_and_behind_their_expiry(tmp_path: Path) -> None:
+    def found(node: NodeProcess) -> set[str]:
+        with WireClient(node.mqtt, name="reader") as reader:
+            reader.connect()
+            reader.subscribe("t/+")
+            reader.is_silent(Publish)
+            return {one.topic for one in reader.heard if isinstance(one, Publish)}
+
+    with NodeProcess(tmp_path / "data") as node, WireClient(node.mqtt, name="writer") as writer:
+        writer.connect()
+        writer.publish("t/kept", b"x", 1, retain=True)
+        writer.publish("t/long", b"x", 1, retain=True, message_expiry_s=600)
+        writer.publish("t/gone", b"x", 1, retain=True)
+        writer.publish("t/gone", b"", 1, retain=True)
+        writer.publish("t/brief", b"x", 1, retain=True, message_expiry_s=1)
+        eventually(lambda: found(node) == {"t/kept", "t/long"})
+        node.kill()
+    with NodeProcess(tmp_path / "data") as node:
+        assert found(node) == {"t/kept", "t/long"}
 
 
 def test_retained_messages_have_a_bound(tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
     hear ─► keep (QoS 2 of a durable session) ─► append ─► one commit for all of a read ─► stored
 
 A denied PUBLISH of MQTT 5 gets its reason. 3.1.1 has none for it: there it is acknowledged and not stored,
-counted and in the audit, because a client that is cut would send it again for ever.
+counted and in the audit, because a client that is cut would send it again for ever. What may be taken later,
+when the disk has room or a quota does, is not acknowledged: that client is cut.
 """
 
 from collections.abc import Callable, Sequence
@@ -73,17 +74,22 @@ class Publishing:
         self, who: Publisher, incoming: Sequence[Incoming], stored: Callable[[Results], None]
     ) -> Results:
         """Appends what may be; `stored` hears of it, in this order, when it is durable. Returns what was not
-        let in."""
+        let in. Before MQTT 5 that is told by the end of the connection alone: it is the first that might be
+        taken later, and what follows it is not looked at."""
         refused: Results = []
         plain = self._append_plain(who, incoming) if len(incoming) >= RUN_MIN else 0
         kept: Results = [(one.number, ReasonCode.SUCCESS) for one in incoming[:plain]]
         for one in incoming[plain:] if plain else incoming:
-            reason = self._append(who, one)
+            reason, may_pass = self._append(who, one)
             if reason.is_failure:
                 if who.level == MQTT_5:
                     refused.append((one.number, reason))
                     continue
-                # Nothing can say so: taken, as far as the client is told.
+                if may_pass and one.publish.qos:
+                    # What was promised to be stored must be: its client is cut, and says it again.
+                    refused.append((one.number, reason))
+                    break
+                # Nothing can say so, and it would be said for ever: taken, as far as the client is told.
                 reason = ReasonCode.SUCCESS
             kept.append((one.number, reason))
         if kept:
@@ -92,7 +98,7 @@ class Publishing:
 
     def store_alone(self, who: Publisher, publish: Publish) -> ReasonCode:
         """A message that nobody waits for: a will."""
-        reason = self._append(who, Incoming(0, publish))
+        reason, _ = self._append(who, Incoming(0, publish))
         self._streams.commits.changed()
         return reason
 
@@ -132,28 +138,29 @@ class Publishing:
         self._topics.counts.published += len(messages)
         return len(messages)
 
-    def _append(self, who: Publisher, one: Incoming) -> ReasonCode:
+    def _append(self, who: Publisher, one: Incoming) -> tuple[ReasonCode, bool]:
+        """The reason, and of a refusal whether the same message may be taken later."""
         publish = one.publish
         try:
-            return self._appended(who, publish, one.sequence)
+            return self._appended(who, publish, one.sequence), False
         except (Denied, RightsUnknown) as error:
             who.counts.denied += 1
             self._counts.denied += 1
             self._demands.tell(who, ACT, error)
-            return ReasonCode.NOT_AUTHORIZED
+            return ReasonCode.NOT_AUTHORIZED, isinstance(error, RightsUnknown)
         except OverQuota as error:
             self._demands.tell(who, ACT, error)
-            reason = ReasonCode.QUOTA_EXCEEDED
+            reason, may_pass = ReasonCode.QUOTA_EXCEEDED, True
+        except NodeDiskFull:
+            reason, may_pass = ReasonCode.QUOTA_EXCEEDED, True
         except BadTopic:
-            reason = ReasonCode.TOPIC_NAME_INVALID
+            reason, may_pass = ReasonCode.TOPIC_NAME_INVALID, False
         except TooLarge:
             # 3.4.2.1 and 3.5.2.1 know no "packet too large": a bound of ours is what it is.
-            reason = ReasonCode.QUOTA_EXCEEDED
-        except NodeDiskFull:
-            reason = ReasonCode.QUOTA_EXCEEDED
+            reason, may_pass = ReasonCode.QUOTA_EXCEEDED, False
         who.counts.refused += 1
         self._counts.refused += 1
-        return reason
+        return reason, may_pass
 
     def _appended(self, who: Publisher, publish: Publish, sequence: int) -> ReasonCode:
         """Whatever can be refused is refused before the append."""

@@ -296,7 +296,10 @@ class ClientSession:
         refused = self._broker.publishing.store(self.client, effect.incoming, self._stored)
         if not refused:
             return
-        if is_kept:
+        if self.client.level != MQTT_5:
+            text = "a message cannot be taken now: connect again later, and say it again"
+            self.client.refuse(refused[0][1], text)
+        elif is_kept:
             self.perform(self.inbound.stored(refused))
         else:
             self.perform(self.inbound.refused(refused))
