@@ -173,7 +173,7 @@ async def run(report: Report, folder: Path, quick: bool) -> None:
                 turned = USERS[number % len(USERS) :] + USERS[: number % len(USERS)]
                 for user in turned:
                     found[user.name].append(await round_of(node, user, work, messages))
-                await sending.empty()
+                    await sending.empty()
             medians = {name: statistics.median(times) for name, times in found.items()}
             for name, median in medians.items():
                 if name == EVERYTHING:

@@ -1,5 +1,7 @@
 """For tests of one room behind a listener, without a catalog: rights that are simply given."""
 
+from collections.abc import Callable
+
 from moorline.access.guard import Declarations
 from moorline.core.access.principal import ANONYMOUS, Proof
 from moorline.core.access.right import EVERYTHING, NOTHING
@@ -33,6 +35,15 @@ class GivenRights:
 
     def denied(self, right: int, path: str) -> bool:  # noqa: ARG002
         return False
+
+    def none_denied(
+        self,
+        right: int,  # noqa: ARG002
+        below: str,  # noqa: ARG002
+        names: list[bytes],  # noqa: ARG002
+        path_of: Callable[[bytes], str],  # noqa: ARG002
+    ) -> bool:
+        return True
 
     def denied_within(self, right: int, subtree: str) -> bool:  # noqa: ARG002
         return False

@@ -76,6 +76,14 @@ def path_of(call: Echo) -> str:
     return f"/topics/{call.body.decode()}"
 
 
+def body_of(call: Echo) -> bytes:
+    return call.body
+
+
+def topic_of(name: bytes) -> str:
+    return f"/topics/{name.decode()}"
+
+
 def paths_of(call: Echo) -> list[str]:
     return [f"/topics/{topic}" for topic in call.body.decode().split()]
 
@@ -170,7 +178,9 @@ async def test_a29_what_is_known_is_granted_unless_a_row_denies_it(scene: Scene)
     """A29: by its name alone; closed for one thing, for all, and open again deeper; the owner always may."""
     world = await World.loaded()
     scene.owners = {"closed": "bob"}
-    declared = unless_denied(WRITE, path_of, scene.owner_of, scene.answer, below="/topics")
+    declared = unless_denied(
+        WRITE, body_of, topic_of, scene.owner_of, scene.answer, below="/topics"
+    )
     alice, asked = world.user(), ("open", "closed", "closed/deep")
     assert scene.asks(declared, alice, *asked) == list(asked)
     assert scene.runs == [list(asked)]
@@ -189,13 +199,16 @@ async def test_a29_what_is_known_is_granted_unless_a_row_denies_it(scene: Scene)
     assert scene.asks(declared, alice, "open") == [RightsUnknown.code]
 
 
-async def test_a_run_costs_one_look_while_nothing_is_denied(scene: Scene) -> None:
+async def test_a_run_costs_one_look_while_nothing_in_it_is_denied(scene: Scene) -> None:
     world = await World.loaded(Row("/topics/closed", "bob", denies=WRITE))
-    declared = unless_denied(WRITE, path_of, scene.owner_of, scene.answer, below="/topics")
+    declared = unless_denied(
+        WRITE, body_of, topic_of, scene.owner_of, scene.answer, below="/topics"
+    )
     (handler,) = Guard(scene).guarded({Echo: declared}).values()
-    for name, looks in (("alice", 1), ("bob", 2)):
+    # To bob something else is denied: what is named is looked up, once for all of the run.
+    for name, body, looks in (("alice", b"open", 1), ("bob", b"open", 1), ("bob", b"closed", 2)):
         session = Session(world.user(name))
-        assert len(list(handler(session, [Echo(n, b"open") for n in range(100)]))) == 100
+        assert len(list(handler(session, [Echo(n, body) for n in range(100)]))) == 100
         assert session.asked == looks
 
 

@@ -278,3 +278,27 @@ async def test_names_that_are_remembered_are_bounded_for_one_and_for_all() -> No
         kept += sum(map(len, world.table._verdicts.values()))
         assert kept <= VERDICTS_OF_ALL_MAX
     assert alice.first_lacking(WRITE, "/topics", ["7"]) is None
+
+
+async def test_what_is_denied_at_one_queue_is_looked_up_once_for_all_others() -> None:
+    world = await World.loaded(Row("/queues/0a", "@everyone", denies=WRITE))
+    alice = world.user()
+    asked: list[bytes] = []
+
+    def path_of(name: bytes) -> str:
+        asked.append(name)
+        return f"/queues/{name.hex()}"
+
+    assert alice.denied_within(WRITE, "/queues")
+    assert alice.none_denied(WRITE, "/queues", [b"\x01", b"\x02", b"\x01"], path_of)
+    assert asked == [b"\x01", b"\x02"]
+    assert alice.none_denied(WRITE, "/queues", [b"\x02", b"\x01"], path_of)
+    assert len(asked) == 2, "by one look"
+    assert not alice.none_denied(WRITE, "/queues", [b"\x01", b"\x0a"], path_of)
+    assert world.user().none_denied(WRITE, "/queues", [b"\x02"], path_of), "for all of a principal"
+    # Another table, another verdict.
+    world.source.put(Row("/queues/02", "alice", denies=WRITE))
+    await world.table.refresh()
+    assert not alice.none_denied(WRITE, "/queues", [b"\x02"], path_of)
+    world.pass_ms(STALE_MS + 1)
+    assert not alice.none_denied(WRITE, "/queues", [b"\x01"], path_of), "nobody's rights are known"

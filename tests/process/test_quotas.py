@@ -17,7 +17,7 @@ from tests.staging.staged_writes import committed, staged
 import moorline
 from moorline.client.moor import Moor
 from moorline.core.mqtt.reason import ReasonCode
-from moorline.errors import OverQuota
+from moorline.errors import CallFailed, OverQuota
 from moorline.net.credentials import PasswordCredentials
 from moorline.wire.staging import QUEUES, QueueRow
 
@@ -182,6 +182,22 @@ async def test_sends_count_as_messages(node: NodeProcess, operator: Moor) -> Non
             await moor.send(queue.id, b"x" * 1_001)
         with pytest.raises(OverQuota, match="messages_per_s is 5"):
             await often(lambda: moor.send(queue.id, b"x"))
+
+
+async def test_of_a_run_of_sends_as_many_are_given_as_fit(
+    node: NodeProcess, operator: Moor
+) -> None:
+    """A30: a run within the bound is one look, and one above it is cut where the second ends."""
+    async with user(node, operator, "s2", messages_per_s=50) as moor:
+        queue = await moor.create_queue()
+        sent = await moor.send_all([(queue.id, b"x")] * 40)
+        assert not any(isinstance(one, CallFailed) for one in sent)
+        over = await moor.send_all([(queue.id, b"x")] * 100)
+        refused = [isinstance(one, OverQuota) for one in over]
+        assert any(refused)
+        # Those that fit come first, all others behind them.
+        assert refused == sorted(refused)
+        assert not refused[0]
 
 
 async def test_a_session_opens_with_what_fits_and_says_what_does_not(

@@ -92,8 +92,8 @@ class Declared(NamedTuple):
     below: str = ""
     """Whoever has the right at everything below this path needs no check."""
     audited_path: AuditedPath | None = None
-    passes: Callable[[SessionRights], bool] | None = None
-    """Of whom a whole run needs no check, whatever it names."""
+    passes: Callable[[SessionRights, list[Any]], bool] | None = None
+    """Whether a whole run needs no check of its calls one by one."""
     is_heavy: bool = False
     """Each call counts by `heavy_calls_per_s`."""
     is_look: bool = False
@@ -224,20 +224,30 @@ def owner_or(
 
 
 def unless_denied(
-    right: int, path_of_call: PathOfCall, owner_of: OwnerOf, handler: GuardedHandler, *, below: str
+    right: int,
+    id_of_call: Callable[[Any], bytes],
+    path_of: Callable[[bytes], str],
+    owner_of: OwnerOf,
+    handler: GuardedHandler,
+    *,
+    below: str,
 ) -> Declared:
     """Whoever can name what is there has the right, if no row at the path or above denies it; the owner
-    has it always. While no row below `below` denies it to somebody, a whole run of theirs costs one look."""
+    has it always. While no row below `below` denies it to somebody, a whole run of theirs costs one look; and
+    else one for all the ids where that was looked up before."""
 
     def check(rights: SessionRights, call: Any) -> Refusal | None:
-        path = path_of_call(call)
+        path = path_of(id_of_call(call))
         if not rights.denied(right, path) or is_owners(rights, right, owner_of(call)):
             return None
         return _refusal(rights, right, path)
 
-    return Declared(
-        handler, check, right, passes=lambda rights: not rights.denied_within(right, below)
-    )
+    def passes(rights: SessionRights, calls: list[Any]) -> bool:
+        if not rights.denied_within(right, below):
+            return True
+        return rights.none_denied(right, below, [id_of_call(call) for call in calls], path_of)
+
+    return Declared(handler, check, right, passes=passes)
 
 
 def demand(rights: SessionRights, right: int, path: str, owner: str | None = None) -> None:
@@ -366,12 +376,12 @@ class Guard:
 
     def _passing(
         self,
-        passes: Callable[[SessionRights], bool],
+        passes: Callable[[SessionRights, list[Any]], bool],
         handler: GuardedHandler,
         checked: GuardedHandler,
     ) -> GuardedHandler:
         def handle(session: Guarded, calls: list[Any]) -> Iterable[Answer]:
-            return (handler if passes(session.rights) else checked)(session, calls)
+            return (handler if passes(session.rights, calls) else checked)(session, calls)
 
         return handle
 

@@ -259,6 +259,11 @@ class Allowance:
         )
 
     @property
+    def is_listener_rate_bounded(self) -> bool:
+        listener = self._held.listener
+        return listener is not None and (listener.is_rate_bounded or listener.is_bytes_bounded)
+
+    @property
     def is_publishing_bounded(self) -> bool:
         return self._held.is_publishing_bounded
 

@@ -5,6 +5,7 @@ rights.allows(WRITE, "/topics/orders/eu")
 rights.everywhere("/topics") & WRITE              one look for a whole run of calls
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from moorline.core.access.grants import Explanation
@@ -15,7 +16,10 @@ from moorline.core.access.row import subjects_of
 from moorline.errors import RightsUnknown
 
 if TYPE_CHECKING:
-    from moorline.access.rights_table import RightsTable
+    from moorline.access.rights_table import Name, RightsTable
+
+UNDENIED = "-"
+"""Before a path: names below it at which nothing is denied."""
 
 UNKNOWN = "the node has not heard from the catalog for long and knows nobody's rights: try again"
 
@@ -31,6 +35,7 @@ class Rights:
         "_granted",
         "_is_known",
         "_table",
+        "_undenied",
         "_verdicts",
         "claimed",
         "is_node",
@@ -131,6 +136,29 @@ class Rights:
             self._denied_within[right, subtree] = found
         return found
 
+    def none_denied(
+        self, right: int, below: str, names: list[bytes], path_of: Callable[[bytes], str]
+    ) -> bool:
+        """Whether nothing takes a right away at any of many ids below a path. What was found once under this
+        table is one look for all of them, as with `first_lacking`: a row that denies something at one queue
+        must not cost whoever sends to others."""
+        if self._generation != self._table.generation:
+            self._renew()
+        undenied = self._undenied.get((right, below))
+        if undenied is not None and undenied.issuperset(names):
+            return True
+        if any(self.denied(right, path_of(name)) for name in dict.fromkeys(names)):
+            return False
+        if self._generation != self._table.generation:
+            self._renew()
+        undenied = self._undenied.get((right, below))
+        if undenied is None:
+            # Apart from names that are granted, which are of other kinds of calls.
+            undenied = self._table.granted_of(self.subjects, right, f"{UNDENIED}{below}")
+            self._undenied[right, below] = undenied
+        self._table.learn(undenied, set(names))
+        return True
+
     def owns(self, owner: str) -> bool:
         """Whether something of that owner is its own; what nobody proven made is nobody's."""
         if self.principal == ANONYMOUS or not owner:
@@ -185,5 +213,6 @@ class Rights:
         self._verdicts: dict[str, int] = table.verdicts_of(self.subjects) if self._is_known else {}
         self._everywhere: dict[str, int] = {}
         self._denied_within: dict[tuple[int, str], bool] = {}
-        self._granted: dict[tuple[int, str], set[str]] = {}
+        self._undenied: dict[tuple[int, str], set[Name]] = {}
+        self._granted: dict[tuple[int, str], set[Name]] = {}
         """What was granted, by right and path above: names, in sets that the table holds and bounds."""

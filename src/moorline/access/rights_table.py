@@ -40,6 +40,10 @@ _MARK_VERSIONS = Struct(">QQ")
 _TOKEN_MARK_BYTES = PROOF_MARK_BYTES - _MARK_VERSIONS.size
 
 
+Name = str | bytes
+"""Of something below a path, as its callers have it: a topic, or the id of a queue."""
+
+
 class Source(Protocol):
     """Where the table comes from: `catalog.access.AccessCatalog`."""
 
@@ -133,7 +137,7 @@ class RightsTable:
         self._times = {"revocation_ms": revocation_ms, "stale_ms": stale_ms}
         self._knowledge: Knowledge | None = None
         self._verdicts: dict[Subjects, dict[str, int]] = {}
-        self._granted: dict[tuple[Subjects, int, str], set[str]] = {}
+        self._granted: dict[tuple[Subjects, int, str], set[Name]] = {}
         self._verdict_count = 0
         """Of both together."""
         self._listeners: list[Callable[[], None]] = []
@@ -258,7 +262,7 @@ class RightsTable:
         bits = verdicts[path] = self._contents.grants.rights_at(subjects, path)
         return bits
 
-    def granted_of(self, subjects: Subjects, right: int, below: str) -> set[str]:
+    def granted_of(self, subjects: Subjects, right: int, below: str) -> set[Name]:
         """Names below a path at which these were found to have a right; shared as verdicts are."""
         key = subjects, right, below
         found = self._granted.get(key)
@@ -267,7 +271,7 @@ class RightsTable:
             found = self._granted[key] = set()
         return found
 
-    def learn(self, granted: set[str], names: Collection[str]) -> None:
+    def learn(self, granted: set[Name], names: Collection[Name]) -> None:
         """Remembers that they were granted."""
         before = len(granted)
         if before + len(names) > VERDICTS_KEPT_MAX:

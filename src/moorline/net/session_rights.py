@@ -3,7 +3,7 @@
 Who gives it to a session is in the room above: access/rights.py and access/quotas.py.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Protocol
 
 from moorline.core.access.principal import Proof
@@ -52,6 +52,11 @@ class SessionRights(Protocol):
     def denied_within(self, right: int, subtree: str) -> bool:
         """Whether that is so anywhere at or below a path."""
 
+    def none_denied(
+        self, right: int, below: str, names: list[bytes], path_of: Callable[[bytes], str]
+    ) -> bool:
+        """Whether that is so at none of many ids below a path."""
+
     def owns(self, owner: str) -> bool: ...
     def check_known(self) -> None: ...
 
@@ -62,6 +67,10 @@ class SessionAllowance(Protocol):
     @property
     def is_rate_bounded(self) -> bool:
         """Whether messages or bytes a second are bounded: who publishes looks at this first."""
+
+    @property
+    def is_listener_rate_bounded(self) -> bool:
+        """Whether those of the address are by which it came, which all share who come there."""
 
     @property
     def is_publishing_bounded(self) -> bool:

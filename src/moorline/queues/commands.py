@@ -6,6 +6,7 @@ once. Design and commands: docs/design/queues.md.
 
 import logging
 from collections.abc import Callable, Generator, Iterable
+from operator import attrgetter
 from typing import TypeVar
 
 from moorline.access.guard import (
@@ -154,7 +155,9 @@ class QueueBroker(FillsDisk):
         }
         declared[DescribeQueue] = heavy(declared[DescribeQueue])  # it reads files
         declared |= {
-            Send: unless_denied(WRITE, at, owner, of_one_queue[Send], below=QUEUES),
+            Send: unless_denied(
+                WRITE, attrgetter("queue"), path_of, owner, of_one_queue[Send], below=QUEUES
+            ),
             # Its handler has the queue in hand anyway, and looks whose it is.
             Acknowledge: own(of_one_queue[Acknowledge]),
             BlockQueue: redirecting(
