@@ -4,9 +4,11 @@ with moorline.deadline(2.0):
     await moor.publish("orders/eu", b"ahoy")
 """
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from types import TracebackType
 
 from moorline.errors import ConfigError
 
@@ -35,3 +37,72 @@ def check_deadline(seconds: float | None) -> None:
 def deadline_of(default: float | None) -> float | None:
     """What this call has."""
     return _SET.get(default)
+
+
+class Within:
+    """Around what a call waits for, as `asyncio.timeout` is; somebody else says when its time has passed."""
+
+    __slots__ = ("_cancelling", "_task", "has_passed")
+
+    def __init__(self) -> None:
+        self.has_passed = False
+        task = asyncio.current_task()
+        assert task is not None, "whoever waits is a task"
+        self._task, self._cancelling = task, task.cancelling()
+
+    def end(self) -> None:
+        self.has_passed = True
+        self._task.cancel()
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        # Whoever cancels the task too wants it cancelled, and not told of a time.
+        is_ours = self.has_passed and self._task.uncancel() <= self._cancelling
+        if is_ours and kind is asyncio.CancelledError:
+            raise TimeoutError from error
+
+
+class SharedDeadline:
+    """The deadline of calls that all have as long: one timer for all of them, and not one for each call.
+
+    A timer that is set and cancelled a moment later costs more than most of what a call does. They end in
+    the order in which they began, so only the first of them is waited for.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._loop = asyncio.get_running_loop()
+        self._calls: dict[int, tuple[float, Within]] = {}
+        """When each ends, in that order."""
+        self._is_waiting = False
+
+    def begin(self, number: int) -> Within:
+        """That call has so long from now on. It is to `end`."""
+        within = Within()
+        self._calls[number] = self._loop.time() + self._seconds, within
+        if not self._is_waiting:
+            self._is_waiting = True
+            self._loop.call_later(self._seconds, self._end_due)
+        return within
+
+    def end(self, number: int) -> None:
+        """The call is over."""
+        self._calls.pop(number, None)
+
+    def _end_due(self) -> None:
+        now_s = self._loop.time()
+        while self._calls:
+            number = next(iter(self._calls))
+            ends_s, within = self._calls[number]
+            if ends_s > now_s:
+                self._loop.call_at(ends_s, self._end_due)
+                return
+            del self._calls[number]
+            within.end()
+        self._is_waiting = False

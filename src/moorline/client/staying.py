@@ -12,12 +12,12 @@ import asyncio
 import itertools
 import logging
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from moorline.client.call_kinds import kind_of
-from moorline.client.deadline import deadline_of
+from moorline.client.deadline import SharedDeadline, deadline_of
 from moorline.client.events import ClientEvent, EventKind, Told
 from moorline.client.role_dial import Dial
 from moorline.config.addresses import Address
@@ -91,6 +91,7 @@ class StayingLink:
         self._machine = Staying(name, len(dials), random.Random())
         self._told = told
         self._deadline_s = deadline_s
+        self._deadline = None if deadline_s is None else SharedDeadline(deadline_s)
         self._tasks = Tasks("a link that stays has failed")
         self._numbers = itertools.count(1)
         self._asks: dict[int, _Ask] = {}
@@ -144,7 +145,7 @@ class StayingLink:
         unheard: Heard | None = None,
         must_arrive: bool = False,
     ) -> Reply:
-        (answer,) = await self.call_all(
+        (answer,), _ = await self.call_all_by(
             [make], heard=heard, unheard=unheard, must_arrive=must_arrive
         )
         return answered_by(answer, reply)
@@ -178,21 +179,47 @@ class StayingLink:
         number, ask = next(self._numbers), _Ask(self._loop)
         self._asks[number] = ask
         answers: list[Answer | None] = [None] * len(makes)
+        deadline_s, shared = deadline_of(self._deadline_s), self._deadline
+        if shared is not None and deadline_s != self._deadline_s:
+            shared = None
         try:
             self._post(machine.Asked(number, kind_of(makes)))
-            try:
-                async with asyncio.timeout(deadline_of(self._deadline_s)) as within:
-                    verdict = await self._answered(
-                        ask, makes, answers, heard=heard, unheard=unheard, must_arrive=must_arrive
-                    )
-            except TimeoutError:
-                if not within.expired():
-                    raise
-                verdict = self._out_of_time(number, ask)
+            asked = self._answered(
+                ask, makes, answers, heard=heard, unheard=unheard, must_arrive=must_arrive
+            )
+            if shared is not None:
+                within = shared.begin(number)
+                try:
+                    with within:
+                        verdict = await asked
+                except TimeoutError:
+                    if not within.has_passed:
+                        raise
+                    verdict = self._out_of_time(number, ask)
+            else:
+                verdict = await self._answered_within(deadline_s, asked, number, ask)
         finally:
+            if shared is not None:
+                shared.end(number)
             del self._asks[number]
             self._post(machine.Withdrawn(number))
         return self._ended(verdict, answers), verdict.caller
+
+    async def _answered_within(
+        self,
+        deadline_s: float | None,
+        asked: Coroutine[Any, Any, Verdict],
+        number: int,
+        ask: _Ask,
+    ) -> Verdict:
+        """Of a call that has another time than most, or none."""
+        try:
+            async with asyncio.timeout(deadline_s) as within:
+                return await asked
+        except TimeoutError:
+            if not within.expired():
+                raise
+            return self._out_of_time(number, ask)
 
     def _out_of_time(self, number: int, ask: _Ask) -> Verdict:
         before = ask.verdict
@@ -214,16 +241,22 @@ class StayingLink:
         must_arrive: bool,
     ) -> Verdict:
         """Puts it on one link after the other, as the machine says, until all is answered or it ends."""
+        is_again = False
         while True:
             verdict = await ask.verdict
             if verdict.caller is None:
                 return verdict
             # At once: what the machine says of it from now on is about what comes behind this link.
             ask.verdict, ask.has_left = self._loop.create_future(), False
-            places = [place for place, answer in enumerate(answers) if answer is None]
+            places: Sequence[int] = range(len(makes))
+            some = makes
+            if is_again:
+                places = [place for place, answer in enumerate(answers) if answer is None]
+                some = [makes[place] for place in places]
+            is_again = True
             try:
                 got: Sequence[Answer | None] = await verdict.caller.call_all(
-                    [makes[place] for place in places],
+                    some,
                     heard=heard,
                     unheard=unheard,
                     must_arrive=must_arrive,
