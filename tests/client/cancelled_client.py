@@ -104,9 +104,16 @@ async def from_another_loop(world: World, name: str) -> None:
         arguments = await ARGUMENTS[name](world) if name in ARGUMENTS else ()
         found: list[BaseException] = []
 
+        async def call() -> None:
+            # A machine without a free core is no mistake of ours.
+            asyncio.get_running_loop().slow_callback_duration = WITHIN_S
+            async with asyncio.timeout(WITHIN_S):
+                await make(target, name, arguments)
+
         def elsewhere() -> None:
             try:
-                asyncio.run(asyncio.wait_for(make(target, name, arguments), WITHIN_S))
+                with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+                    runner.run(call())
             except BaseException as error:
                 found.append(error)
 
