@@ -674,8 +674,8 @@ class ServiceTaken(CallFailed):
 
 
 class HomeAway(CallFailed):
-    """The node of a home cannot be reached. What was to be done with queues there is in the list of the
-    service, and done when the node is back."""
+    """No node serves the home of a queue now: nothing was done. A client that stays asks again until its
+    deadline. What was to be done with queues of a service is in its list, and done when the node is back."""
 
     code = "HOME_AWAY"
 

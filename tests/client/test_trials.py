@@ -19,7 +19,7 @@ from chaos.proxy import LinkProxy
 from tests.cluster.conftest import dsn as dsn
 from tests.cluster.conftest import nodes as nodes
 from tests.cluster.running import PATIENT, Nodes, until
-from tests.process.nodes import clean_environment
+from tests.process.nodes import clean_environment, run_moor
 
 import moorline
 
@@ -87,6 +87,8 @@ class Trial:
                 await self.kill(name)
             case "restart":
                 await self.restart(name)
+            case "move":
+                await self.move(name, "c")
             case _:
                 await self.stop_for_a_while(name, 1.0)
 
@@ -99,6 +101,13 @@ class Trial:
         assert await asyncio.to_thread(self.nodes[name].stop) == 0
         self.losses += 1
         await self.start(name)
+
+    async def move(self, home: str, to: str) -> None:
+        """The node of that home is empty behind it, and where it was."""
+        asked = f"--address={self.nodes[to].address}"
+        done = await asyncio.to_thread(run_moor, "home", "move", home, "--to", to, asked)
+        assert done.returncode == 0, done.stderr
+        self.losses += 1
 
     async def cut(self, name: str) -> None:
         self.proxies[name].drop()
@@ -151,10 +160,14 @@ ALL: Faults = (
     *(("cut", "a"), ("kill", "a"), ("stop", "b"), ("restart", "b")),
     *(("cut", "c"), ("restart", "c"), ("restart", "a"), ("kill", "c")),
 )
+MOVED: Faults = (("move", "a"), ("restart", "a"), ("kill", "c"))
+"""The home of the queue, at which everything is published too; then both nodes that had it."""
 
 
 @pytest.mark.parametrize(
-    "faults", [FEW, pytest.param(ALL, marks=pytest.mark.long)], ids=["few", "all"]
+    "faults",
+    [FEW, pytest.param(ALL, marks=pytest.mark.long), pytest.param(MOVED, marks=pytest.mark.long)],
+    ids=["few", "all", "moved"],
 )
 async def test_every_kind_of_subscription_goes_on_through_faults(
     trial: Trial, programs: Starter, faults: Faults

@@ -67,6 +67,35 @@ async def test_queues_and_streams_go_with_their_home_and_clients_follow(nodes: N
         await client.send(queues[1], b"later")
 
 
+async def test_who_sends_meanwhile_hears_what_became_of_each_message(nodes: Nodes) -> None:
+    """Stored once, or nobody can say: never that there is no such queue."""
+    a, b, c = await nodes.start("a", "b", "c", settings=PATIENT)
+    stored, unknown = set[bytes](), set[bytes]()
+    async with moorline.connect([c.address, a.address, b.address]) as client:
+        async with moorline.connect(a.address, reconnect=False) as here:
+            queue = (await here.create_queue()).id
+        await until(partial(is_found, client, queue), what="the home, for those that ask")
+        moving = asyncio.create_task(moor(b, "home", "move", "a", "--to", "b"))
+        for number in range(110):
+            body = b"%d" % number
+            try:
+                await client.send(queue, body)
+                stored.add(body)
+            except moorline.OutcomeUnknown:
+                unknown.add(body)
+            await asyncio.sleep(0.02 if not moving.done() else 0)
+        await moving
+        assert len(unknown) <= 2, "one call was under way when the home was closed"
+        reader = client.queue(queue).read()
+        got = list[bytes]()
+        while not stored <= set(got):
+            message = await anext(reader)
+            got.append(message.body)
+            await message.ack()
+        assert len(got) == len(set(got))
+        assert set(got) <= stored | unknown
+
+
 @pytest.mark.parametrize("killed", ["source copies", "target copies", "taken", "taken by"])
 async def test_whoever_is_killed_the_move_comes_to_its_end(nodes: Nodes, killed: str) -> None:
     a, b = await nodes.start("a", "b", settings=PATIENT)

@@ -14,7 +14,7 @@ from tests.process.nodes import NodeProcess, run_moor
 import moorline
 from moorline.catalog import Catalog
 from moorline.catalog.homes import Homes
-from moorline.errors import NotFound, Unreachable
+from moorline.errors import HomeAway, NotFound, Unreachable
 from moorline.ids import home_number
 from moorline.queues.homes import QueueHomes
 
@@ -100,7 +100,7 @@ async def test_imported_queues_keep_their_ids_and_the_catalog_says_where_they_ar
 
         async def is_found(queue: bytes) -> bool:
             # What b knows of homes may be some seconds old, and name a, which is not there any more.
-            with suppress(NotFound, Unreachable):
+            with suppress(NotFound, HomeAway, Unreachable):
                 return (await moor.queue(queue).info()).waiting == 1
             return False
 

@@ -166,3 +166,31 @@ async def test_queues_that_came_to_another_home_go_to_the_part_there(
         spanning.queues["d"] = moved
         await spanning.takes(service, b"m", "d")
         await spanning.is_right(service)
+
+
+async def test_a_part_goes_with_its_home_and_is_proven_where_it_is(spanning: Spanning) -> None:
+    """The service's client follows, with what waits in the queues; nothing is named as lost."""
+    async with spanning.connect("a") as moor, moor.service(spanning.file) as service:
+        assert await service.associate(spanning.every()) == []
+        await spanning.send(b"before", *NAMES)
+        asked = ("home", "move", "c", "--to", "b", f"--address={spanning.nodes['a'].address}")
+        done = await asyncio.to_thread(run_moor, *asked)
+        assert done.returncode == 0, done.stderr
+        await spanning.takes(service, b"before", *NAMES)
+        await whole(service)
+        report = await service.agree()
+        assert (report.lost, service.away) == ([], [])
+        parts = {home: digest for home, digest in service.proven.items() if digest.count}
+        assert parts == {name: Digest.of(some) for name, some in spanning.queues.items()}
+        left = spanning.every()
+
+        async def are_sent() -> bool:
+            """What a node knows of homes may be some seconds old."""
+            sent = await moor.send_all([(queue, b"after" + queue) for queue in left])
+            left[:] = [
+                queue for queue, one in zip(left, sent, strict=True) if not isinstance(one, int)
+            ]
+            return not left
+
+        await until(are_sent, what="all are sent")
+        await spanning.takes(service, b"after", *NAMES)

@@ -13,7 +13,7 @@ from tests.journal.queues.stores import OPTIONS, now, opened
 from moorline.catalog import Catalog, EmbeddedPostgres
 from moorline.catalog.homes import LAST_ID, HomeRow, Homes
 from moorline.core.access.right import NOTHING, SUBSCRIBE
-from moorline.errors import CatalogUnreachable, Elsewhere, NotFound
+from moorline.errors import CatalogUnreachable, Elsewhere, HomeAway, NotFound
 from moorline.ids import ID_BYTES, drawn
 from moorline.journal.disk import Disk
 from moorline.journal.queues import checkpoint
@@ -204,8 +204,12 @@ async def test_what_is_said_of_a_queue_that_is_not_here(catalog: Catalog) -> Non
     assert isinstance(said, Elsewhere)
     assert str(said) == f"{NOT_HERE} here: by its id it is of the home 'b', which the node 'b' has"
     assert said.home == "b"
-    for number in (a, gone, b"\1\2\3\4"):
+    for number in (a, b"\1\2\3\4"):
         assert type(known.absence(rights, queue_of(number))) is NotFound
+    away = known.absence(rights, queue_of(gone))
+    assert type(away) is HomeAway, "nobody is told that a queue is not there which is only away"
+    denied = known.absence(Finder(f"/homes/{gone.hex()}"), queue_of(gone))
+    assert type(denied) is NotFound
     # Who may not find homes by a resolver is not told of them here.
     denied = known.absence(Finder(f"/homes/{b.hex()}"), queue_of(b))
     assert type(denied) is NotFound

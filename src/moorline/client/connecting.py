@@ -21,7 +21,7 @@ from moorline.client.deadline import check_deadline
 from moorline.client.events import Told
 from moorline.client.moor import Moor
 from moorline.client.publishing import Publishing
-from moorline.client.queue_homes import QueueCallers
+from moorline.client.queue_homes import AnotherHome, QueueCallers
 from moorline.client.role_dial import Dial, RoleDial
 from moorline.client.staying import StayingLink
 from moorline.config.addresses import (
@@ -177,6 +177,8 @@ class Connecting:
                 return caller, address
             # Another node has that address by now.
             caller.close("DONE", "another node was meant")
+        if failed is told:
+            raise AnotherHome(str(told), told.home, told.addresses)
         raise failed
 
     async def _found(

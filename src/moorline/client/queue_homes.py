@@ -11,8 +11,10 @@ judges by its own rows. Decision: docs/decisions/0102-whom-a-client-follows.md.
 
 import asyncio
 import random
+import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from enum import Enum
+from typing import Final, TypeVar
 
 from moorline.client.call_kinds import kind_of
 from moorline.client.deadline import deadline_of
@@ -23,6 +25,7 @@ from moorline.errors import (
     CallFailed,
     ConnectionLost,
     Elsewhere,
+    HomeAway,
     Malformed,
     NotFound,
     OutcomeUnknown,
@@ -99,8 +102,11 @@ class QueueCallers:
         left: dict[Caller | StayingLink, list[int]] = {}
         for place, (queue, _) in enumerate(calls):
             left.setdefault(self._known(queue), []).append(place)
-        for hop in range(REDIRECT_HOPS_MAX + 1):
+        patience = Patience(deadline_of(self._deadline_s) if self.stays else 0.0)
+        hop = 0
+        while left:
             led: dict[Caller | StayingLink, list[int]] = {}
+            away: list[int] = []
             for caller, places in left.items():
                 made = [calls[place][1] for place in places]
                 got, by = await self._made(caller, made, hop)
@@ -108,13 +114,19 @@ class QueueCallers:
                     if answer is None:
                         led.setdefault(self.first, []).append(place)
                         continue
-                    following = await self._following(calls[place], answer, caller, hop)
-                    if following is None:
+                    following = await self._following(calls[place], answer, caller, hop, patience)
+                    if isinstance(following, Away):
+                        away.append(place)
+                    elif following is None:
                         answers[place] = (answer, by)
                     else:
                         led.setdefault(following, []).append(place)
-            left = led
-        assert not left, "the last hop is answered, whatever the answer is"
+            left, hop = led, hop + 1
+            if away:
+                # Not a hop: nobody was led anywhere, and nothing was done.
+                await patience.wait()
+                left.setdefault(self.first, []).extend(away)
+                hop = 0
         return [answer for answer in answers if answer is not None]
 
     async def _made(
@@ -156,27 +168,34 @@ class QueueCallers:
         return caller if caller is not None and caller.is_open else self.first
 
     async def _following(
-        self, called: tuple[bytes, Make], answer: Answer, caller: Caller | StayingLink, hop: int
-    ) -> Caller | StayingLink | None:
-        """Where it is to be asked instead; None if this is the answer."""
-        if not isinstance(answer, Failed) or answer.redirect is None or hop == REDIRECT_HOPS_MAX:
+        self,
+        called: tuple[bytes, Make],
+        answer: Answer,
+        caller: Caller | StayingLink,
+        hop: int,
+        patience: "Patience",
+    ) -> "Caller | StayingLink | Away | None":
+        """Where it is to be asked instead, or that it is to be asked later; None if this is the answer."""
+        if not isinstance(answer, Failed):
+            return None
+        if answer.code == HomeAway.code and patience.is_left:
+            return AWAY
+        if answer.redirect is None or hop == REDIRECT_HOPS_MAX:
             return None
         told = answer.error()
         if not isinstance(told, Elsewhere):
             return None
         try:
             found = await self._at_home(told)
+        except (ConnectionLost, AnotherHome) as error:
+            if self.stays and not isinstance(error, Untrusted) and patience.is_left:
+                # It was there a moment ago; whoever has its home now is told by the first node.
+                return AWAY
+            if isinstance(error, AnotherHome):
+                return None
+            raise
         except Elsewhere:
             return None  # to nobody who is known: the program is told
-        except ConnectionLost as error:
-            if not isinstance(self.first, StayingLink) or isinstance(error, Untrusted):
-                raise
-            # It was there a moment ago; whoever has its home now is told by the first node.
-            wait_ms = pause_ms(
-                hop, random.random(), first_ms=CLIENT_RETURN_MS, most_ms=CLIENT_RETURN_MS_MAX
-            )
-            await asyncio.wait([self.first.lost], timeout=wait_ms / 1_000)
-            return self.first
         if found is caller:
             return None  # it says of itself that it is somebody else
         queue, make = called
@@ -209,7 +228,7 @@ class QueueCallers:
             caller = await self._open_home(told)
             if home_of(caller) != told.home:
                 caller.close("DONE", "another node was meant")
-                raise told
+                raise AnotherHome(str(told), told.home, told.addresses)
             self.opened(caller)
             self._callers[told.home] = caller
             return caller
@@ -224,7 +243,42 @@ class QueueCallers:
         return gone
 
 
-PASSING = frozenset({"UNAVAILABLE", "NOT_READY", "IN_REPAIR", "OUTCOME_UNKNOWN", "INTERNAL"})
+class AnotherHome(Elsewhere):
+    """Where a home was said to be answers another one: it has moved, and who led us is yet to hear of it."""
+
+
+class Away(Enum):
+    """That a home is nowhere just now, and a call about it is made again later."""
+
+    AWAY = "away"
+
+
+AWAY: Final = Away.AWAY
+
+
+class Patience:
+    """Of one call, with homes that no node serves now: until its deadline."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._ends_s = None if seconds is None else time.monotonic() + seconds
+        self._tries = 0
+
+    @property
+    def is_left(self) -> bool:
+        return self._ends_s is None or time.monotonic() < self._ends_s
+
+    async def wait(self) -> None:
+        wait_ms = pause_ms(
+            self._tries, random.random(), first_ms=CLIENT_RETURN_MS, most_ms=CLIENT_RETURN_MS_MAX
+        )
+        self._tries += 1
+        left_s = wait_ms if self._ends_s is None else max(0.0, self._ends_s - time.monotonic())
+        await asyncio.sleep(min(wait_ms / 1_000, left_s))
+
+
+PASSING = frozenset(
+    {HomeAway.code, "UNAVAILABLE", "NOT_READY", "IN_REPAIR", "OUTCOME_UNKNOWN", "INTERNAL"}
+)
 """Refusals that say nothing against the reader of a queue: it comes back."""
 
 

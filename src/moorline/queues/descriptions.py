@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from moorline.core.queue.queue import Queue
-from moorline.errors import ConfigError, NotFound
+from moorline.errors import ConfigError, HomeAway, NotFound
 from moorline.journal.queues.store import Store
 from moorline.net.session import Session
 from moorline.net.session_rights import SessionRights
@@ -28,7 +28,9 @@ class QueueDescriptions:
         self._store = store
         self._owners = owners
         self._found = found
-        self.whereabouts: Callable[[SessionRights, bytes], Awaitable[NotFound]] | None = None
+        self.whereabouts: (
+            Callable[[SessionRights, bytes], Awaitable[NotFound | HomeAway]] | None
+        ) = None
         """What is said of a queue that is not here, if the catalog may be asked for it."""
 
     async def describe(self, session: Session, call: DescribeQueue) -> Answer:

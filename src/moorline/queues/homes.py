@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from moorline.catalog.homes import HomeRow, Homes
 from moorline.core.access.right import SUBSCRIBE
-from moorline.errors import Elsewhere, MoorlineError, NotFound
+from moorline.errors import Elsewhere, HomeAway, MoorlineError, NotFound
 from moorline.ids import home_number
 from moorline.limits import HOME_ADDRESSES_MAX, HOMES_ASKED_MAX, HOMES_KEPT_MS
 from moorline.net.clock import monotonic_ms
@@ -69,11 +69,11 @@ class QueueHomes:
         """
         return all(number in self._rows and number != self._number for number in numbers)
 
-    def absence(self, rights: SessionRights, queue_id: bytes) -> NotFound:
+    def absence(self, rights: SessionRights, queue_id: bytes) -> NotFound | HomeAway:
         """What a client is told of a queue that is not here, by what is known without asking anybody."""
         return self._told(rights, self._rows.get(home_number(queue_id)), "by its id it is")
 
-    async def whereabouts(self, rights: SessionRights, queue_id: bytes) -> NotFound:
+    async def whereabouts(self, rights: SessionRights, queue_id: bytes) -> NotFound | HomeAway:
         """The same for one who may wait for the catalog: it knows of queues whose ids do not say it."""
         try:
             row = (await self.home_of([queue_id])).get(queue_id)
@@ -94,12 +94,17 @@ class QueueHomes:
         }
         return {one: row.number for one, row in found.items() if row.number not in hidden}
 
-    def _told(self, rights: SessionRights, row: HomeRow | None, how: str) -> NotFound:
+    def _told(self, rights: SessionRights, row: HomeRow | None, how: str) -> NotFound | HomeAway:
         """The redirect to a home, for whoever may find homes by a resolver. It says nothing of the queue."""
-        if row is None or row.number == self._number or not row.is_alive:
+        if row is None or row.number == self._number:
             return NotFound(NOT_HERE)
         if rights.denied(SUBSCRIBE, f"{HOMES}/{row.number.hex()}"):
             return NotFound(NOT_HERE)
+        if not row.is_alive:
+            # Not "there is no such queue": a program would believe it, and give up what is only away.
+            return HomeAway(
+                f"{how} of the home {row.name!r}, which no node serves now: nothing was done; try again"
+            )
         text = f"{NOT_HERE} here: {how} of the home {row.name!r}, which the node {row.node!r} has"
         return Elsewhere(text, row.name, tuple(row.addresses[:HOME_ADDRESSES_MAX]))
 

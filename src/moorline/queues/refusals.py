@@ -13,6 +13,7 @@ from moorline.errors import (
     CallFailed,
     Denied,
     Elsewhere,
+    HomeAway,
     NotFound,
     QueueBlocked,
     QueueDamaged,
@@ -28,7 +29,7 @@ from moorline.queues.owners import QueueOwners, nobody_hears, path_of
 from moorline.wire.message import Answer, Failed
 from moorline.wire.queue import Acknowledge, Send
 
-Absence = Callable[[SessionRights, bytes], NotFound]
+Absence = Callable[[SessionRights, bytes], NotFound | HomeAway]
 """For whom, and of which queue."""
 
 
@@ -97,8 +98,9 @@ class Refusals:
         text = "the node's disk is nearly full; it takes acknowledgements, but no messages"
         return Failed(call.call, "NODE_DISK_FULL", text)
 
-    def elsewhere(self, rights: SessionRights, queue_id: bytes) -> Elsewhere | None:
-        """The redirect of a call about a queue that is not here; None if it is, or if nobody knows where.
+    def elsewhere(self, rights: SessionRights, queue_id: bytes) -> Elsewhere | HomeAway | None:
+        """The redirect of a call about a queue that is not here, or that its home is away; None if it is
+        here, or if nobody knows where it is.
 
         Whose queue it is only its home knows. So this is told before any right to the queue is asked for,
         and depends on nothing but the end of its id.
@@ -106,7 +108,7 @@ class Refusals:
         if self._store.glance(queue_id) is not None:
             return None
         told = self.absence(rights, queue_id)
-        return told if isinstance(told, Elsewhere) else None
+        return told if isinstance(told, Elsewhere | HomeAway) else None
 
     def redirecting(self, declared: Declared, *, asks_catalog: bool = False) -> Declared:
         """The same, and redirects stand before it: before the guard, and before the handler.
