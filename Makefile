@@ -29,7 +29,7 @@ setup:
 	@tools/setup
 
 demo: setup
-	@$(BIN)/python -m demo.run $(DEMO)
+	@$(BIN)/moor demo $(DEMO)
 
 test: setup
 	$(BIN)/python -m pytest -m "not long" -n auto --dist loadscope --no-loadscope-reorder --durations 15
@@ -70,4 +70,4 @@ bench: setup
 
 clean:
 	rm -rf .venv build dist $(CACHES)
-	find src tests bench chaos demo tools -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests bench chaos tools -name __pycache__ -type d -prune -exec rm -rf {} +

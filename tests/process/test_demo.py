@@ -1,19 +1,20 @@
-"""The demo as `make demo` starts it: every act is played, and nothing is left behind."""
+"""The demo as `moor demo` starts it: every act is played, and nothing is left behind."""
 
 import json
 import os
 import re
 import signal
 import subprocess
-import sys
 import tempfile
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from demo.run import ACTS
-from tests.process.nodes import clean_environment, eventually, processes_in
+from tests.process.nodes import MOOR, clean_environment, eventually, processes_in
+
+from moorline.demo.acts import together
+from moorline.demo.run import ACTS, acts
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -31,7 +32,7 @@ def folder() -> Iterator[Path]:
 @pytest.mark.long
 def test_every_act_is_played_and_nothing_is_left(folder: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "demo.run", "--json"],
+        [*MOOR, "demo", "--json"],
         cwd=ROOT,
         env=clean_environment() | {"TMPDIR": str(folder)},
         capture_output=True,
@@ -40,8 +41,14 @@ def test_every_act_is_played_and_nothing_is_left(folder: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    rows = json.loads(done.stdout)
-    assert {act.TITLE for act in ACTS} | {"start", "stop"} == {row["act"] for row in rows}
+    played = json.loads(done.stdout)
+    rows = played["facts"]
+    titles = {act.TITLE for act in ACTS} | {together.TITLE}
+    assert titles | {"start", "stop"} == {row["act"] for row in rows}
+    # Each act proves something, with a number.
+    assert titles | {"start"} == {one["act"] for one in played["claims"]}
+    assert all(re.search(r"\d", one["measured"]) for one in played["claims"])
+    assert played["left_out"] == []
     told = {row["what"]: row["result"] for row in rows if row["act"] == ARCHIVE}
     removed = re.fullmatch(
         r"offset ([\d,]+) of (node-1/\d+/\d+)", told["removed from the archive by hand"]
@@ -55,7 +62,7 @@ def test_every_act_is_played_and_nothing_is_left(folder: Path) -> None:
 
 def test_a_node_with_traffic_is_shown_until_it_is_stopped(folder: Path) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "demo.run", "--serve"],
+        [*MOOR, "demo", "--serve"],
         cwd=ROOT,
         env=clean_environment() | {"TMPDIR": str(folder)},
         stdout=subprocess.PIPE,
@@ -74,6 +81,15 @@ def test_a_node_with_traffic_is_shown_until_it_is_stopped(folder: Path) -> None:
         process.stdout.close()
     assert os.listdir(folder) == []
     assert processes_in(folder) == []
+
+
+def test_it_is_played_without_spark_where_that_is_not_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("moorline.demo.run.find_spec", lambda _: None)
+    played, left_out = acts()
+    assert [one.TITLE for one in played] == [one.TITLE for one in ACTS if one.TITLE != ARCHIVE]
+    assert left_out == [ARCHIVE]
 
 
 def published(http: str) -> float:

@@ -18,6 +18,7 @@ from moorline.cli import output
 from moorline.cli.backup import backup, restore
 from moorline.cli.bench import bench
 from moorline.cli.console import console
+from moorline.cli.demo import demo
 from moorline.cli.doctor import doctor
 from moorline.cli.drain import drain
 from moorline.cli.resolver import ls, resolve
@@ -114,6 +115,7 @@ app.command("status", epilog="Example: moor status --address tcp://127.0.0.1:741
 app.command("top", epilog="Example: moor top --interval 1")(top)
 app.command("bench", epilog="Example: moor bench --seconds 3 --yes")(bench)
 app.command("console", epilog="Example: moor console --open")(console)
+app.command("demo", epilog="Example: moor demo --serve")(demo)
 app.command("drain", epilog="Example: moor drain node-2 --rate 500")(drain)
 app.command("backup", epilog="Example: moor backup /backups/monday --data ./moorline-data")(backup)
 app.command("restore", epilog="Example: moor restore /backups/monday --data ./moorline-data")(

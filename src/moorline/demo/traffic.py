@@ -1,4 +1,4 @@
-"""`python -m demo.run --serve`: what goes on at the node, so that its page has something to show.
+"""`moor demo --serve`: what goes on at the node, so that its page has something to show.
 
 Queues that fill and are emptied, a group of two members, one of which leaves and comes back, and a value that
 changes. It goes on until Ctrl-C.
@@ -10,6 +10,7 @@ import math
 import random
 
 import moorline
+from moorline.demo.stage import Stage
 
 QUEUES = 40
 ORDERS_PER_S = 200
@@ -17,16 +18,21 @@ REGIONS = ("eu", "us", "apac", "latam")
 GROUP = "$shared/workers/orders/#"
 MEMBER_STAYS_S = 20
 TIDE = "/harbour/tide"
+BROKEN = "$shared/readers/broken/#"
+LETTERS = 5
 
 
-async def flow(address: str) -> None:
+async def flow(stage: Stage) -> None:
     """Until it is cancelled."""
+    address = stage.address
     async with moorline.connect(address) as moor, asyncio.TaskGroup() as tasks:
         tasks.create_task(_orders(moor))
         tasks.create_task(_member(moor))
         tasks.create_task(_comes_and_goes(address))
         tasks.create_task(_queues(moor))
         tasks.create_task(_tide(address))
+        tasks.create_task(_service(stage))
+        tasks.create_task(_letters(moor))
 
 
 async def _orders(moor: moorline.Moor) -> None:
@@ -76,3 +82,32 @@ async def _tide(address: str) -> None:
             tide.update(round(2 + 1.5 * math.sin(step / 20), 2))
             await publisher.commit()
             await asyncio.sleep(0.25)
+
+
+async def _service(stage: Stage) -> None:
+    """A service with some queues, which gets what is sent to them."""
+    certificates = stage.certificates
+    async with moorline.connect(
+        stage.tls_address,
+        ca=certificates.ca,
+        certificate=certificates.service,
+        key=certificates.service_key,
+    ) as moor:
+        queues = [queue.id for queue in await moor.create_queues(QUEUES)]
+        async with moor.service(stage.folder / "service.sqlite") as service:
+            await service.associate(queues)
+            for number in itertools.count():
+                await moor.send(queues[number % len(queues)], b'{"berth": %d}' % number)
+                await (await anext(aiter(service))).ack()
+                await asyncio.sleep(0.2)
+
+
+async def _letters(moor: moorline.Moor) -> None:
+    """Some orders cannot be read by anybody: they become dead letters."""
+    await moor.group(BROKEN).create(deliveries_max=1)
+    subscription = await moor.subscribe(BROKEN)
+    for number in range(LETTERS):
+        await moor.publish("broken/orders", b'{"order": %d, "weight": "?"}' % number)
+        await (await anext(subscription)).reject()
+        await asyncio.sleep(1)
+    await asyncio.Event().wait()

@@ -2,7 +2,7 @@
 
 Spark has a process of its own, with one session for all steps. Each row of the summary is a line of JSON:
 
-    python -m demo.acts.pipeline ADDRESS FOLDER
+    python -m moorline.demo.acts.pipeline ADDRESS FOLDER
 """
 
 import asyncio
@@ -15,7 +15,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import moorline
-from demo.stage import Stage
+from moorline.demo.acts import together
+from moorline.demo.stage import Stage
 
 TITLE = "an archive on Spark"
 
@@ -24,12 +25,18 @@ MESSAGES = 200_000
 BATCH = 2_000
 BODY = b"12 knots from the north-west, sea state 4, visibility good, all well on board; nothing to report "
 PATIENCE_S = 300
+MEMBER_IS_THERE = "the query has begun"
+PROVEN = "sealed streams proven by their digests"
+FETCHED = "fetched from the node by repair"
+NAMES = "names"
+"""What the query got of the group, a line each."""
 LOG_BYTES_SHOWN = 4_000
 
 
 async def play(stage: Stage) -> None:
     folder = stage.folder / "spark"
     folder.mkdir()
+    told: dict[str, str] = {}
     async with started(stage.address, folder) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -44,11 +51,26 @@ async def play(stage: Stage) -> None:
             # Java and the workers have this pipe too: it ends when the last of them is gone.
             async for line in process.stdout:
                 what, result = json.loads(line)
-                stage.tell(TITLE, what, result)
+                if what == MEMBER_IS_THERE:
+                    await together.play(stage, folder / NAMES)
+                    process.stdin.write(b"all have come\n")
+                else:
+                    stage.tell(TITLE, what, result)
+                    told[what] = result
             code = await process.wait()
     if code:
         log = (folder / "log").read_text(errors="replace")
         raise SystemExit(f"demo: the archive failed:\n{log[-LOG_BYTES_SHOWN:]}")
+    stage.claim(
+        TITLE,
+        "Spark archives all topics, and digests prove it against what the nodes sealed",
+        told[PROVEN],
+    )
+    stage.claim(
+        TITLE,
+        "a row that is removed from the archive by hand is named, and fetched again",
+        told[FETCHED],
+    )
 
 
 @contextlib.asynccontextmanager
@@ -57,7 +79,7 @@ async def started(address: str, folder: Path) -> AsyncIterator[asyncio.subproces
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            "demo.acts.pipeline",
+            "moorline.demo.acts.pipeline",
             address,
             str(folder),
             stdin=asyncio.subprocess.PIPE,
@@ -113,6 +135,10 @@ def on_spark(address: str, folder: Path) -> None:
     try:
         tell("a local Spark, ready in", f"{time.perf_counter() - started_s:.1f} s")
         sys.stdin.readline()
+        query = together.member(spark, address, folder / NAMES)
+        tell(MEMBER_IS_THERE, "")
+        sys.stdin.readline()
+        query.stop()
         started_s = time.perf_counter()
         done = archive(spark, ArchiveOptions(where, source), lambda: ask(source).seals)
         rate = done.messages / (time.perf_counter() - started_s)
@@ -123,7 +149,7 @@ def on_spark(address: str, folder: Path) -> None:
         assert report.streams, f"no stream is sealed: {report}"
         assert report.is_equal, report
         tell(
-            "sealed streams proven by their digests",
+            PROVEN,
             f"{len(report.streams)} of {len(report.streams) + report.behind}: {report.messages:,} "
             f"messages in {time.perf_counter() - started_s:.1f} s",
         )
@@ -142,7 +168,7 @@ def on_spark(address: str, folder: Path) -> None:
         mended = verify(spark, VerifyOptions(where, source, repair=True), ask(source))
         assert mended.is_equal, mended
         assert mended.messages == report.messages, mended
-        tell("fetched from the node by repair", f"{mended.fetched} message of {mended.messages:,}")
+        tell(FETCHED, f"{mended.fetched} message of {mended.messages:,}")
         tell("proven again", f"{len(mended.streams)} streams")
     finally:
         spark.stop()

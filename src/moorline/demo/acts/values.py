@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncIterator
 
 import moorline
-from demo.stage import Stage
+from moorline.demo.stage import Stage
 
 TITLE = "live values"
 
@@ -43,6 +43,11 @@ async def failover(stage: Stage) -> None:
             TITLE, "its publisher is killed; the next one is found in", f"{found_ms:,.0f} ms"
         )
         stage.tell(TITLE, "and says", tide.value)
+        stage.claim(
+            TITLE,
+            "a publisher dies, and a durable subscriber follows to the next",
+            f"within {found_ms:,.0f} ms",
+        )
 
 
 @contextlib.asynccontextmanager
@@ -95,7 +100,7 @@ async def until_last(subscription: moorline.ValueSubscription) -> None:
 
 async def restart(stage: Stage) -> None:
     """A second resolver is killed and comes back with nothing: the publisher brings it all there again."""
-    folder = stage.folder / "second"
+    folder = stage.folder / "second-resolver"
     folder.mkdir()
     other = Stage(folder)
     await other.start()

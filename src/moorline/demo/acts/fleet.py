@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncIterator
 
 import moorline
-from demo.acts.topics import (
+from moorline.demo.acts.topics import (
     KILL_AFTER,
     MESSAGES,
     PATIENCE_S,
@@ -21,7 +21,7 @@ from demo.acts.topics import (
     both_are_there,
     started,
 )
-from demo.stage import READY_S_MAX, Stage
+from moorline.demo.stage import READY_S_MAX, Stage
 
 TITLE = "a group loses a node"
 
@@ -64,6 +64,9 @@ async def play(stage: Stage) -> None:
         for one in reading:
             one.cancel()
         await asyncio.wait(reading)
+        # It comes back, with what it had: whoever reads all streams reads those on its disk too.
+        again, _ = await begun(stage)
+        stage.others.append(again)
     first, other = log.counts
     twice = sum(count - 1 for count in log.got.values())
     stage.tell(TITLE, "nodes in the cluster", f"{nodes}")
@@ -74,11 +77,26 @@ async def play(stage: Stage) -> None:
     stage.tell(
         TITLE, "from the kill until its member goes on at the other", f"{back_s * 1_000:,.0f} ms"
     )
+    stage.claim(
+        TITLE,
+        "a node is killed, and its member goes on at another one",
+        f"0 of {len(published):,} missing, on after {back_s * 1_000:,.0f} ms",
+    )
 
 
 @contextlib.asynccontextmanager
 async def second_node(stage: Stage) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
     """Another node of the same catalog; its process, and where it listens."""
+    process, address = await begun(stage)
+    try:
+        yield process, address
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def begun(stage: Stage) -> tuple[asyncio.subprocess.Process, str]:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "moorline.cli.main", "serve", "--node=second"),
         f"--data={stage.folder / 'second'}",
@@ -87,13 +105,8 @@ async def second_node(stage: Stage) -> AsyncIterator[tuple[asyncio.subprocess.Pr
         *(f"--set={setting}" for setting in SETTINGS),
         stdout=asyncio.subprocess.PIPE,
     )
-    try:
-        assert process.stdout is not None
-        line = await asyncio.wait_for(process.stdout.readline(), READY_S_MAX)
-        found = re.search(r"(tcp://\S+)", line.decode())
-        assert found is not None, "the second node did not get ready; its reason is above"
-        yield process, found[1]
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+    assert process.stdout is not None
+    line = await asyncio.wait_for(process.stdout.readline(), READY_S_MAX)
+    found = re.search(r"(tcp://\S+)", line.decode())
+    assert found is not None, "the second node did not get ready; its reason is above"
+    return process, found[1]

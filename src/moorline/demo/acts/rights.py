@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import moorline
-from demo.stage import Stage
+from moorline.demo.stage import Stage
 
 TITLE = "a right ends"
 
@@ -67,6 +67,11 @@ async def play(stage: Stage) -> None:
         assert bert.got == list(range(bert.got[0], bert.got[0] + len(bert.got))), "some are missing"
         stage.tell(TITLE, "the right is taken from one: it is cut in", f"{cut_s * 1_000:,.0f} ms")
         stage.tell(TITLE, "and told why", anna.ended)
+        stage.claim(
+            TITLE,
+            "a right that is taken away ends what runs by it, and is in the audit",
+            f"cut after {cut_s * 1_000:,.0f} ms",
+        )
         stage.tell(TITLE, "the other goes on, missing", "0")
         said = f"{line['act']} {line['path']} {line['detail']['subject']}"
         stage.tell(TITLE, "the audit says", said)

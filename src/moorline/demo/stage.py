@@ -5,13 +5,16 @@ import contextlib
 import re
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import msgspec
-import trustme
+
+from moorline.net.issuing import Authority, make_authority
 
 READY_S_MAX = 60
+DAYS = 90
+"""A node warns of certificates that end soon."""
 GENERATION_BYTES = 1 << 20
 """Small enough that streams are sealed within seconds: only of these there is a digest."""
 
@@ -24,19 +27,26 @@ class Done(msgspec.Struct, frozen=True):
     result: str
 
 
+class Claim(msgspec.Struct, frozen=True):
+    """What an act has proven, with the number that it measured."""
+
+    act: str
+    claim: str
+    measured: str
+
+
 class Certificates:
-    """A certificate authority of the demo's own, with a node and a service that it vouches for."""
+    """A certificate authority of the demo's own, with a node and a service that it vouches for: as
+    `moor cert` makes them."""
 
     def __init__(self, folder: Path) -> None:
-        authority = trustme.CA()
-        self.ca = folder / "ca.pem"
-        self.server = folder / "server.pem"
-        self.service = folder / "service.pem"
-        authority.cert_pem.write_to_path(str(self.ca))
-        node = authority.issue_cert("127.0.0.1")
-        node.private_key_and_cert_chain_pem.write_to_path(str(self.server))
-        service = authority.issue_cert("harbour@example.org", common_name="harbour")
-        service.private_key_and_cert_chain_pem.write_to_path(str(self.service))
+        authority = folder / "authority"
+        self.ca = Path(make_authority(authority, "demo", DAYS + 1).certificate)
+        issuer = Authority(authority)
+        made = issuer.issue_node("node", ["127.0.0.1"], DAYS, folder)
+        self.server, self.server_key = Path(made.certificate), Path(made.key)
+        made = issuer.issue_client("harbour", ["harbour@example.org"], DAYS, folder)
+        self.service, self.service_key = Path(made.certificate), Path(made.key)
 
 
 class Stage:
@@ -52,6 +62,11 @@ class Stage:
         self.mqtt = ("", 0)
         """Host and port."""
         self.done: list[Done] = []
+        self.claims: list[Claim] = []
+        self.others: list[asyncio.subprocess.Process] = []
+        """Nodes of the same cluster that an act has started, and that stay."""
+        self.claimed: Callable[[Claim], None] = lambda _: None
+        """Hears of each claim when its act has proven it."""
         self._process: asyncio.subprocess.Process | None = None
 
     @property
@@ -61,6 +76,10 @@ class Stage:
 
     def tell(self, act: str, what: str, result: str) -> None:
         self.done.append(Done(act, what, result))
+
+    def claim(self, act: str, claim: str, measured: str) -> None:
+        self.claims.append(made := Claim(act, claim, measured))
+        self.claimed(made)
 
     @contextlib.asynccontextmanager
     async def node(self, *flags: str) -> AsyncIterator[None]:
@@ -81,7 +100,7 @@ class Stage:
             f"--listen=tcp://127.0.0.1:{port}",
             "--listen=tls://127.0.0.1:0",
             f"--tls-certificate={self.certificates.server}",
-            f"--tls-key={self.certificates.server}",
+            f"--tls-key={self.certificates.server_key}",
             f"--tls-client-ca={self.certificates.ca}",
             "--http=127.0.0.1:0",
             "--mqtt=mqtt://127.0.0.1:0",
@@ -101,6 +120,11 @@ class Stage:
         self.mqtt = found[4], int(found[5])
 
     async def stop(self) -> None:
+        """The other nodes first: they have their catalog from this one."""
+        for other in self.others:
+            if other.returncode is None:
+                other.send_signal(signal.SIGTERM)
+                await other.wait()
         if self._process is not None and self._process.returncode is None:
             self._process.send_signal(signal.SIGTERM)
             await self._process.wait()

@@ -2,8 +2,8 @@
 
 Publishers and members are processes of their own:
 
-    python -m demo.acts.topics publish ADDRESS NAME
-    python -m demo.acts.topics member ADDRESS[,ADDRESS] GROUP
+    python -m moorline.demo.acts.topics publish ADDRESS NAME
+    python -m moorline.demo.acts.topics member ADDRESS[,ADDRESS] GROUP
 """
 
 import asyncio
@@ -14,7 +14,7 @@ import time
 from collections.abc import AsyncIterator
 
 import moorline
-from demo.stage import Stage
+from moorline.demo.stage import Stage
 
 TITLE = "a group loses a member"
 
@@ -76,6 +76,11 @@ async def play(stage: Stage) -> None:
     stage.tell(TITLE, "came twice: the dead one had not finished them", f"{twice:,}")
     stage.tell(TITLE, "missing", f"{len(missing)}")
     stage.tell(TITLE, "from the kill to full flow", f"{flow_s * 1_000:,.0f} ms")
+    stage.claim(
+        TITLE,
+        "a member of a group is killed in mid-flow, and the other takes over",
+        f"{len(missing)} of {len(published):,} missing, full flow after {flow_s * 1_000:,.0f} ms",
+    )
 
 
 async def both_are_there(moor: moorline.Moor, group: str = GROUP) -> None:
@@ -142,7 +147,7 @@ async def started(*arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "demo.acts.topics",
+        "moorline.demo.acts.topics",
         *arguments,
         stdout=asyncio.subprocess.PIPE,
         limit=LINE_BYTES_MAX,

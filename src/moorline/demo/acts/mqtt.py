@@ -6,7 +6,6 @@ The client here is a plain socket with the codec of the node, so that the demo n
 import asyncio
 
 import moorline
-from demo.stage import Stage
 from moorline.core.mqtt.packets import (
     MQTT_5,
     Connack,
@@ -19,6 +18,7 @@ from moorline.core.mqtt.packets import (
     Subscribe,
     Subscription,
 )
+from moorline.demo.stage import Stage
 from moorline.wire.mqtt.decoder import Decoder
 from moorline.wire.mqtt.encoder import encode
 
@@ -94,5 +94,10 @@ async def play(stage: Stage) -> None:
     stage.tell(TITLE, "published with QoS 1, and stored", f"{MESSAGES:,}")
     stage.tell(TITLE, "a native reader got", f"{seen:,}")
     stage.tell(TITLE, "a client that was away meanwhile got", f"{len(got):,}")
+    stage.claim(
+        TITLE,
+        "every client of MQTT is a client of Moorline, and its session outlives its connection",
+        f"{len(got):,} of {MESSAGES:,} kept for it",
+    )
     again.lose()
     writer.lose()
