@@ -2094,8 +2094,12 @@ RECORD_IDENTIFIER_CHARACTERS_MAX = 128
 RECORD_KEY_COLUMNS_MAX = 4
 """Columns of a key."""
 
-RECORD_KEY_CHARACTERS_MAX = 1_024
-"""Of one column of a key: an index of Postgres takes little more."""
+RECORD_KEY_CHARACTERS_MAX = 1 << 20
+"""Of one column of a key: an index of Postgres takes 2,704 bytes of it, compressed 255 to 1 at most."""
+
+RECORD_LEVELS_MAX = 256
+"""Levels of a value in msgpack: readers go down by recursion, those of Python to some 900 in all. What is
+deeper comes as text."""
 
 RECORD_CURSOR_CHARACTERS_MAX = 16_384
 """A cursor with a thousand open transactions has half of it."""
@@ -2176,6 +2180,10 @@ RECORDS_CONNECT_MS_MAX = 10_000
 RECORDS_STATEMENT_MS_MAX = 600_000
 """Time of one statement there: a scan of 10^8 rows for slow readers ends within."""
 
+RECORDS_READ_LOCK_MS = 500
+"""Time for which a node that reads waits for a table's lock. An ALTER TABLE that it waits for may wait for
+what the node reads elsewhere, and behind it wait all who write."""
+
 RECORDS_LOCK_MS = 2_000
 """Time that a registration waits for the lock of a table; everybody who comes behind waits with it."""
 
@@ -2218,6 +2226,9 @@ RECORDS_COPY_BLOCKS_MAX = 4
 
 RECORDS_VALUES_KEPT_MAX = 16_384
 """Values of scope columns, of all tables, whose form is remembered: some megabytes."""
+
+RECORDS_KEYS_ASKED_CHARACTERS_MAX = 4 << 20
+"""Of all keys that one statement names: keys are short, and may be very long."""
 
 RECORDS_KEYS_ASKED_MAX = 10_000
 """Keys that one statement fetches rows of."""
@@ -2280,6 +2291,10 @@ RECORDS_RENEW_ROWS_MAX = 10_000
 """Rows that are set right in one transaction behind a restore, so that writers wait little."""
 
 # --- records: the node's side ---------------------------------------------------------------------
+
+RECORDS_PULSE_SHARE = 20
+"""A look at the sequences of a database takes at most this part of the time: of a slow one, or one with a
+thousand tables, they are looked at less often."""
 
 RECORDS_IDLE_MS = 5_000
 """Time for which the feed of a table is kept without subscribers: a page that is loaded again finds it."""

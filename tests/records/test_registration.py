@@ -8,6 +8,7 @@ import asyncpg
 import pytest
 from tests.records.bed import THINGS, Bed
 
+from moorline.catalog import EmbeddedPostgres
 from moorline.errors import TableBusy, TableRefused
 from moorline.records.checking import check
 from moorline.records.database import Database
@@ -147,6 +148,23 @@ async def test_foreign_tables_are_refused(connection: asyncpg.Connection) -> Non
         await add(connection, Wanted("things", ("id",)))
     with pytest.raises(TableRefused, match="foreign table"):
         await add(connection, Wanted("whole", ("id",)))
+
+
+async def test_a_database_of_bytes_without_characters_is_refused(
+    postgres: EmbeddedPostgres, connection: asyncpg.Connection
+) -> None:
+    await connection.execute("drop database if exists bytes")
+    await connection.execute(
+        "create database bytes encoding 'SQL_ASCII' locale_provider libc locale 'C' template template0"
+    )
+    other = await asyncpg.connect(postgres.dsn, database="bytes")
+    try:
+        await other.execute("create table things (id integer primary key)")
+        with pytest.raises(TableRefused, match="SQL_ASCII"):
+            await add(other, Wanted("things", ("id",)))
+    finally:
+        await other.close()
+        await connection.execute("drop database bytes")
 
 
 async def test_names_and_tables_are_registered_once(connection: asyncpg.Connection) -> None:

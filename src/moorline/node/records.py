@@ -44,7 +44,7 @@ async def open_records(
         stack.callback(permits.close)
         tables = Tables(settings, databases, signing, permits, access.trail.refused)
         stack.push_async_callback(tables.close)
-        for work in (signing.keep_forever(), tables.prune_forever()):
+        for work in (signing.keep_forever(), tables.prune_forever(), tables.pulse_forever()):
             stack.callback(asyncio.create_task(work).cancel)
         yield tables
 

@@ -23,9 +23,9 @@ from moorline.core.records.snapshot import Snapshot
 from moorline.core.records.table import Change, Key, Table
 from moorline.records.condition import Condition
 
-Why = Literal["truncated", "log", "epoch", "schema", "notify"]
+Why = Literal["truncated", "log", "epoch", "schema", "rewritten", "notify"]
 """TRUNCATE; the log does not reach back, or has passed its bound; another cluster, timeline or
-registration; other columns or partitions; lines that were not heard."""
+registration; other columns or partitions; rows in other files; lines that were not heard."""
 
 
 class Resync(NamedTuple):
@@ -65,6 +65,10 @@ class Capture(Protocol):
     @property
     def table(self) -> Table:
         """As of the last step."""
+
+    @property
+    def number(self) -> int:
+        """Of its registration: that of its sequence."""
 
     @property
     def shape(self) -> str:

@@ -15,6 +15,8 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
 
+import asyncpg
+
 from moorline.limits import RECORDS_COPY_BLOCKS_MAX, RECORDS_STATEMENT_MS_MAX
 
 _ESCAPE = re.compile(rb"\\(.)", re.DOTALL)
@@ -49,7 +51,9 @@ async def copied(
         if not task.done():
             # A reader that leaves early ends the connection with the statement: asyncpg cannot always go on
             # behind a COPY that is cancelled in the middle.
-            connection.terminate()
+            with suppress(asyncpg.InterfaceError):
+                # Or it was ended, and given back, before this generator was closed.
+                connection.terminate()
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task

@@ -9,8 +9,8 @@ Sessions write texts in one way, whatever the server, the database or the role h
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, Self
 
 import asyncpg
@@ -21,6 +21,7 @@ from moorline.limits import (
     CATALOG_KILL_MS_MAX,
     RECORDS_CONNECT_MS_MAX,
     RECORDS_CONNECTIONS_MAX,
+    RECORDS_READ_LOCK_MS,
     RECORDS_STATEMENT_MS_MAX,
 )
 from moorline.records.naming import literal
@@ -39,6 +40,7 @@ SESSION = {
     "row_security": "off",
     "default_transaction_isolation": "read committed",
     "statement_timeout": str(RECORDS_STATEMENT_MS_MAX),
+    "lock_timeout": str(RECORDS_READ_LOCK_MS),
     "idle_in_transaction_session_timeout": str(RECORDS_STATEMENT_MS_MAX),
     "jit": "off",
     # A few changes among many rows are found by their index, whatever statistics say that are old.
@@ -51,6 +53,16 @@ GONE_ERRORS = (
     asyncpg.InvalidSchemaNameError,
 )
 """What a query says of a table that was dropped, or is registered no more, between two looks."""
+
+UNREADABLE_ERRORS = (
+    asyncpg.LockNotAvailableError,
+    asyncpg.UndefinedObjectError,
+    asyncpg.DataError,
+    asyncpg.ProgramLimitExceededError,
+    asyncpg.InternalServerError,
+)
+"""What it says of a table that others have locked, of a row that cannot be told as text (beyond 1 GB, of no
+character, damaged), of a snapshot whose owner is gone, or of a table that is dropped in that moment."""
 
 
 class Database:
@@ -84,17 +96,23 @@ class Database:
         finally:
             await _close(pool)
 
-    @asynccontextmanager
-    async def connection(self) -> AsyncIterator[Any]:
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        """What a statement fails with is an error of ours; also where its connection is held elsewhere."""
         try:
-            async with self._pool.acquire(timeout=RECORDS_CONNECT_MS_MAX / 1000) as connection:
-                yield connection
+            yield
         except GONE_ERRORS as error:
             raise TableRefused(
                 f"the table is dropped, or not registered any more ({error})."
             ) from error
-        except (*LOST_ERRORS, asyncpg.InsufficientPrivilegeError) as error:
+        except (*LOST_ERRORS, *UNREADABLE_ERRORS, asyncpg.InsufficientPrivilegeError) as error:
             raise database_unreachable(self.dsn, error) from error
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Any]:
+        with self.told():
+            async with self._pool.acquire(timeout=RECORDS_CONNECT_MS_MAX / 1000) as connection:
+                yield connection
 
     @asynccontextmanager
     async def reading(self, snapshot_id: str | None = None) -> AsyncIterator[Any]:
@@ -107,6 +125,11 @@ class Database:
                 if snapshot_id is not None:
                     await connection.execute(f"set transaction snapshot {literal(snapshot_id)}")
                 yield connection
+            except (asyncio.CancelledError, GeneratorExit):
+                # Perhaps in the middle of a COPY: with the connection go the statement, the snapshot, and the
+                # lock of the table, for which somebody may wait.
+                connection.terminate()
+                raise
             finally:
                 # Nothing was written: it ends in one way. A reader that left early has closed the connection,
                 # and who lost it has heard so already.
@@ -154,6 +177,11 @@ async def connected(dsn: str) -> AsyncIterator[Any]:
     finally:
         with suppress(*LOST_ERRORS):
             await connection.close(timeout=CATALOG_KILL_MS_MAX / 1000)
+
+
+def is_locked(error: DatabaseUnreachable) -> bool:
+    """Whether somebody has locked the table, or waits to do so."""
+    return isinstance(error.__cause__, asyncpg.LockNotAvailableError)
 
 
 def database_unreachable(dsn: str, error: BaseException) -> DatabaseUnreachable:

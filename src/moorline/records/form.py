@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from moorline.core.records.row_text import columns_of, packed
 from moorline.core.records.table import After
 from moorline.limits import RECORD_MESSAGES_MAX, RECORDS_FRAME_BYTES
 from moorline.wire.records import Record, RecordMessage, RecordMessages
@@ -18,7 +19,6 @@ from moorline.wire.websocket import frame_binary, frame_text
 
 _json = msgspec.json.Encoder()
 _msgpack = msgspec.msgpack.Encoder()
-_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class Form(Protocol):
@@ -69,8 +69,7 @@ class MsgpackForm:
 
     def record(self, table: str, after: After, columns: Sequence[str] | None) -> bytes:
         row = after.row if columns is None else _chosen(after.row, columns)
-        packed = _msgpack.encode(msgspec.json.decode(row))
-        return _msgpack.encode(Record(table, after.seq, msgspec.Raw(packed)))
+        return _msgpack.encode(Record(table, after.seq, msgspec.Raw(packed(row))))
 
     def packet(self, parts: Sequence[bytes]) -> Any:
         return frame_binary(_list(parts))
@@ -106,9 +105,9 @@ def packets(form: Form, parts: Iterable[bytes]) -> Iterator[Any]:
 
 
 def _chosen(row: bytes, columns: Sequence[str]) -> bytes:
-    found = _fields.decode(row)
+    found = columns_of(row)
     # One that is not there any more is left out: a change of the schema is on its way to the client.
-    return _json.encode({name: found[name] for name in columns if name in found})
+    return _json.encode({name: msgspec.Raw(found[name]) for name in columns if name in found})
 
 
 def _list(parts: Sequence[bytes]) -> bytes:

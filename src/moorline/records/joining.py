@@ -97,6 +97,10 @@ class Joining:
         is_as_told = True
         if self._place:
             cursor, is_as_told = self._resumed(receiver, permit)
+        elif cursor is not None:
+            # It holds rows of other columns, which neither a replay nor a digest would tell anything of.
+            is_as_told = cursor.facts == facts_of(host.table, filter_, host.table.epoch)
+            cursor = cursor if is_as_told else None
         if receiver.known is not None and cursor is not None:
             receiver.known_at = self._known_at(cursor, filter_)
         if cursor is not None and misfit(cursor, host.table, filter_.hash, permit.hash) is not None:
@@ -107,10 +111,8 @@ class Joining:
         otherwise = How.FULL
         if receiver.known is not None:
             otherwise = How.IDS
-        elif not is_as_told or (
-            self._cursor is not None and self._cursor.epoch != host.table.epoch
-        ):
-            # Numbers of rows are given anew there: a digest could find one equal that is another row.
+        elif not is_as_told:
+            # In another epoch numbers are given anew: a digest could find one equal that is another row.
             otherwise = How.FULL
         elif receiver.can_compare and receiver.digest is not None and receiver.digest.count:
             otherwise = How.DIGEST

@@ -28,8 +28,10 @@ class LogStep:
         resync: Resync | None,
         table: Table,
         sql: TableSql,
+        database: Database,
         connection: Any | None,
     ) -> None:
+        self._database = database
         self.since = since
         self.until = look.snapshot
         self.table = table
@@ -40,14 +42,16 @@ class LogStep:
 
     async def export(self) -> str:
         assert self._connection is not None, "of a step with changes, or with is_exported"
-        found: str = await self._connection.fetchval("select pg_export_snapshot()")
+        with self._database.told():
+            found: str = await self._connection.fetchval("select pg_export_snapshot()")
         return found
 
     async def changes(self) -> AsyncIterator[list[Change]]:
         assert self.resync is None, "what changed is not known"
         if not self.is_unchanged:
-            async for changes in read_changes(self._connection, self._sql, self.since, ()):
-                yield changes
+            with self._database.told():
+                async for changes in read_changes(self._connection, self._sql, self.since, ()):
+                    yield changes
 
 
 class LogCapture(TableReader):
@@ -73,15 +77,23 @@ class LogCapture(TableReader):
             # Alone, a statement has a snapshot of its own, and needs no transaction around it.
             async with self.database.connection() as connection:
                 look, resync = await self.look(connection, since)
+            self.took(look)
             if resync is None and not look.has_changes:
-                yield LogStep(since, look, None, self.table, self.registered.sql, None)
+                yield LogStep(
+                    since, look, None, self.table, self.registered.sql, self.database, None
+                )
                 return
             if resync is not None:
-                yield LogStep(since, look, resync, self.table, self.registered.sql, None)
+                yield LogStep(
+                    since, look, resync, self.table, self.registered.sql, self.database, None
+                )
                 return
         async with self.database.reading() as connection:
             look, resync = await self.look(connection, since)
-            yield LogStep(since, look, resync, self.table, self.registered.sql, connection)
+            self.took(look)
+            yield LogStep(
+                since, look, resync, self.table, self.registered.sql, self.database, connection
+            )
 
     async def replays(self, epoch: str, since: Snapshot) -> Resync | None:
         if epoch != self.table.epoch:

@@ -41,8 +41,10 @@ class NotifyStep:
         table: Table,
         firsts: dict[Key, First],
         sql: TableSql,
+        database: Database,
         connection: Any | None,
     ) -> None:
+        self._database = database
         self.since = since
         self.until = until
         self.table = table
@@ -54,10 +56,16 @@ class NotifyStep:
 
     async def export(self) -> str:
         assert self._connection is not None, "of a step with changes, or with is_exported"
-        found: str = await self._connection.fetchval("select pg_export_snapshot()")
+        with self._database.told():
+            found: str = await self._connection.fetchval("select pg_export_snapshot()")
         return found
 
     async def changes(self) -> AsyncIterator[list[Change]]:
+        with self._database.told():
+            async for changes in self._changes():
+                yield changes
+
+    async def _changes(self) -> AsyncIterator[list[Change]]:
         assert self.resync is None, "what changed is not known"
         keys = list(self._firsts)
         runs = [
@@ -149,20 +157,32 @@ class NotifyCapture(TableReader):
         await self._listen()
         async with self.database.reading() as connection:
             look, resync = await self.look(connection, since)
+            self.took(look)
             if resync is None and not self._lines.covers(since):
                 resync = Resync("notify", "lines were missed, or are not kept")
             if resync is None and not len(self._lines) and not is_exported:
                 # Without a marker nobody knows whether all is heard up to now: the position stays.
-                yield NotifyStep(since, since, None, self.table, {}, self.registered.sql, None)
+                yield NotifyStep(
+                    since, since, None, self.table, {}, self.registered.sql, self.database, None
+                )
                 return
-            if resync is None:
+            if resync is None or resync.why == "rewritten":
                 await self._heard_all()
-                resync, firsts = self._firsts(since, look.snapshot)
+                heard, firsts = self._firsts(since, look.snapshot)
+                # A TRUNCATE says so itself.
+                resync = heard or resync
             if resync is not None:
                 firsts = {}
                 self._lines.begin(look.snapshot)
             yield NotifyStep(
-                since, look.snapshot, resync, self.table, firsts, self.registered.sql, connection
+                since,
+                look.snapshot,
+                resync,
+                self.table,
+                firsts,
+                self.registered.sql,
+                self.database,
+                connection,
             )
 
     def _firsts(self, since: Snapshot, until: Snapshot) -> tuple[Resync | None, dict[Key, First]]:

@@ -96,6 +96,7 @@ class Scans:
         self._receivers = receivers
         self._slots = slots
         self._post = post
+        self._releasing: set[asyncio.Task[None]] = set()
 
     def begin(self, begun: BeginScan, held: HeldStep | None) -> None:
         """While the step is open."""
@@ -108,6 +109,7 @@ class Scans:
         slot = self._slots.take(begun.principal, is_offer=begun.how is How.DIGEST)
         scan = self.running[begun.scan] = _Scan(begun, audience, held, condition, slot)
         scan.task = asyncio.create_task(self._run(scan))
+        scan.task.add_done_callback(lambda _: self._over(scan))
 
     def cancel(self, number: int) -> None:
         """Nobody is in it any more, and nothing more is fetched from it: its permits may be old ones."""
@@ -125,6 +127,12 @@ class Scans:
         if scan.task is not None:
             scan.task.cancel()
 
+    def give_way(self) -> None:
+        """Nothing of the table is read any more, nor a snapshot of it held; clients are synced later."""
+        for number in list(self.running):
+            self._post(ScanFailed(number))
+            self.cancel(number)
+
     def left(self) -> None:
         """Some subscriptions have ended or moved on."""
         for scan in self.running.values():
@@ -136,6 +144,17 @@ class Scans:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        if self._releasing:
+            await asyncio.wait(self._releasing)
+
+    def _over(self, scan: _Scan) -> None:
+        """Also where its task was cancelled before it began, and did nothing at all."""
+        self.running.pop(scan.number, None)
+        scan.slot.end()
+        if scan.held is not None:
+            task = asyncio.create_task(self._imported(scan))
+            self._releasing.add(task)
+            task.add_done_callback(self._releasing.discard)
 
     async def _run(self, scan: _Scan) -> None:
         try:
@@ -158,8 +177,6 @@ class Scans:
             log.exception("a scan failed", extra={"table": self._feed.table.name})
             self._post(ScanFailed(scan.number))
         finally:
-            self.running.pop(scan.number, None)
-            scan.slot.end()
             await self._imported(scan)
 
     async def _imported(self, scan: _Scan) -> None:
@@ -202,6 +219,10 @@ class Scans:
         if (why := await self._capture.replays(epoch, begun.since)) is not None:
             log.debug("no replay", extra={"table": self._feed.table.name, "why": why.text})
             self.has_found_other |= why.why in ("schema", "epoch")
+            self._post(ScanFailed(scan.number))
+            return
+        if any(receiver.needs_full for receiver in self._members(scan)):
+            # Columns became others between its subscribe and this step: rows that did not change lack them.
             self._post(ScanFailed(scan.number))
             return
         digest = RowDigest(scan.salt, begun.digest)

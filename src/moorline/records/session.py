@@ -319,6 +319,8 @@ class RecordSession:
             self._outlet.close(Malformed.code, str(error))
             return
         except (CallFailed, DatabaseUnreachable, TableRefused):
+            if receiver.offer is not offer:
+                return  # the snapshot of it was given up, and it begins anew
             # What it has of it may be a part: it subscribes again with that.
             self._end_one(host, receiver)
             text = "the database of the table does not answer"

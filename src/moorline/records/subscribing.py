@@ -43,6 +43,7 @@ from moorline.records.joining import NO_SUCH_TABLE, RETURN_MS, Joining
 from moorline.records.opening import open_capture
 from moorline.records.permits import Permits
 from moorline.records.pruning import prune
+from moorline.records.pulse import Pulse
 from moorline.records.receiver import Hearer
 from moorline.records.scan_slots import ScanSlots
 from moorline.records.signing import Signing
@@ -93,6 +94,7 @@ class Tables:
         self._signing = signing
         self._permits = permits
         self._slots = [ScanSlots(settings.connections_max) for _ in databases]
+        self._pulses = [Pulse(database, settings.poll_ms) for database in databases]
         self._directory = Directory(databases)
         self._opening: dict[str, asyncio.Future[TableHost]] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
@@ -203,6 +205,7 @@ class Tables:
                     self._signing,
                     self._permits,
                     self._slots[number],
+                    self._pulses[number],
                     poll_ms=settings.poll_ms,
                     poll_ms_max=settings.poll_ms_max,
                     admitted_per_s=settings.admitted_per_s,
@@ -247,6 +250,12 @@ class Tables:
     def _rights_changed(self, version: int) -> None:
         for host in list(self.hosts.values()):
             host.rights_changed(version)
+
+    async def pulse_forever(self) -> None:
+        """Tables that somebody begins to write to."""
+        async with asyncio.TaskGroup() as group:
+            for pulse in self._pulses:
+                group.create_task(pulse.run())
 
     # --- logs -------------------------------------------------------------------------------------
 

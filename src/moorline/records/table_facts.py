@@ -61,6 +61,8 @@ class TableFacts(msgspec.Struct, frozen=True):
     has_parents: bool
     is_ours: bool
     owner_role: str
+    encoding: str
+    """Of the database."""
     is_system: bool
     columns: tuple[ColumnFacts, ...]
     unique_keys: tuple[frozenset[str], ...]
@@ -84,6 +86,11 @@ class TableFacts(msgspec.Struct, frozen=True):
             self._refuse(f"is {KINDS.get(self.kind, 'no table')}")
         if self.is_system:
             self._refuse("is a table of Postgres' or Moorline's own")
+        if self.encoding == "SQL_ASCII":
+            self._refuse(
+                "is in a database whose encoding is SQL_ASCII, which has bytes and no characters: texts "
+                "could not be told to clients; make it anew with the encoding UTF8"
+            )
         if self.persistence == "t":
             self._refuse("is a temporary table, which only its own session sees")
         if self.persistence == "u":

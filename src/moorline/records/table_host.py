@@ -16,7 +16,7 @@ import asyncio
 import logging
 import random
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any
 
 import msgspec
@@ -66,8 +66,10 @@ from moorline.net.clock import monotonic_ms
 from moorline.net.slices import in_slices
 from moorline.records.capture import Capture
 from moorline.records.capture import Resync as Why
+from moorline.records.database import is_locked
 from moorline.records.held_step import HeldStep
 from moorline.records.permits import Permits
+from moorline.records.pulse import Pulse
 from moorline.records.receiver import Receiver
 from moorline.records.scan_slots import ScanSlots
 from moorline.records.scans import Scans
@@ -84,6 +86,7 @@ class TableHost:
         signing: Signing,
         permits: Permits,
         slots: ScanSlots,
+        pulse: Pulse,
         *,
         poll_ms: int,
         poll_ms_max: int,
@@ -115,6 +118,9 @@ class TableHost:
         self._held: HeldStep | None = None
         """The step whose changes are all read, while its effects are performed."""
         self._woken = asyncio.Event()
+        self._pulse = pulse
+        self._is_stirred = False
+        """Somebody writes to the table, or has begun to."""
         self._looking: set[asyncio.Task[None]] = set()
         self._resyncs = 0
 
@@ -259,10 +265,12 @@ class TableHost:
         """Until nobody has subscribed for a while, or the table is not served any more."""
         pause_ms = self._poll_ms
         idle_since_ms = monotonic_ms()
+        unwatch: Callable[[], None] | None = None
         try:
             while True:
                 if self.receivers:
                     idle_since_ms = monotonic_ms()
+                    unwatch = unwatch or self._pulse.watch(self._capture.number, self._stirred)
                 elif monotonic_ms() - idle_since_ms >= RECORDS_IDLE_MS:
                     return
                 self._asked = None
@@ -272,10 +280,15 @@ class TableHost:
                     continue
                 pause_ms = await self._turn(self._asked.since, pause_ms)
                 await self._pause(pause_ms)
+                if self._is_stirred:
+                    # Its commit may be some time behind its number: looks are close together for a while.
+                    self._is_stirred, pause_ms = False, self._poll_ms
         except (TableRefused, TableRestored) as error:
             self._refuse_all(error)
         finally:
             self.is_over = True
+            if unwatch is not None:
+                unwatch()
             self._slots.leave(self.table.name)
             await self._scans.close()
             for task in self._looking:
@@ -286,6 +299,9 @@ class TableHost:
         try:
             has_changed = await self._step(since)
         except DatabaseUnreachable as error:
+            if is_locked(error):
+                # By somebody who may wait for what we read ourselves; and behind him wait all who write.
+                self._scans.give_way()
             if not self.away:
                 log.warning(
                     "a database is away", extra={"table": self.table.name, "why": str(error)}
@@ -362,9 +378,11 @@ class TableHost:
             # Numbers of rows are given anew there: a digest could find one equal that is another row.
             for receiver in self.receivers.values():
                 receiver.needs_full = True
-        if before.columns == table.columns:
+        if (before.columns, before.rewritten) == (table.columns, table.rewritten):
             return
         others = {column.name for column in set(before.columns) ^ set(table.columns)}
+        # Or rows have other values of them, under the numbers that they have.
+        others |= {name for name, _ in before.rewritten ^ table.rewritten}
         for receiver in self.receivers.values():
             chosen = receiver.filter.columns
             # A new column has values in rows that did not change: a digest says nothing of them.
@@ -389,6 +407,12 @@ class TableHost:
             except TimeoutError:
                 pass
         self._woken.clear()
+
+    def _stirred(self) -> None:
+        if not self.away and self._resyncs <= 1:
+            # Else it has a reason to wait.
+            self._is_stirred = True
+            self._woken.set()
 
     def leave(self) -> None:
         """It is over, by whatever cause: who is left is cut, and comes back to another one."""

@@ -7,7 +7,7 @@ change.
 """
 
 import functools
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -20,6 +20,7 @@ from moorline.errors import TableRefused, TableRestored
 from moorline.limits import (
     RECORDS_CHUNK_BYTES_MAX,
     RECORDS_CHUNK_ROWS_MAX,
+    RECORDS_KEYS_ASKED_CHARACTERS_MAX,
     RECORDS_KEYS_ASKED_MAX,
     RECORDS_KEYS_CHUNK_ROWS_MAX,
     RECORDS_VALUES_KEPT_MAX,
@@ -31,6 +32,8 @@ from moorline.records.database import Database
 from moorline.records.registered import Registered, epoch_of, read_registered
 from moorline.records.registration import reach_of
 
+_written = msgspec.json.Decoder(dict[str, str])
+
 
 class Look(msgspec.Struct, frozen=True):
     """What one light statement found."""
@@ -38,6 +41,8 @@ class Look(msgspec.Struct, frozen=True):
     snapshot: Snapshot
     epoch: str
     shape: str
+    files: str
+    written: str
     reach: LogReach
     log_limit: int
     log_n: int | None
@@ -56,21 +61,28 @@ class TableReader:
         self.registered = registered
         self.shape = shape
         """Columns and partitions, as one text that differs when they do."""
+        self._files = self._written = ""
+        """The files that its rows were in at the last step, and who had written its columns."""
         self._name = name
 
     @property
     def table(self) -> Table:
         return self.registered.table
 
+    @property
+    def number(self) -> int:
+        return self.registered.registration.n
+
     async def look(self, connection: Any, since: Snapshot | None) -> tuple[Look, Resync | None]:
         """Where Postgres is, and what stands against going on from `since`. The description of the table
         is that of now behind it."""
         look = await take_look(connection, self._name, self.registered, since)
         before, shape = self.table, self.shape
+        if since is None:
+            self.took(look)
         if look.epoch == before.epoch and look.shape == shape:
             if look.reach != before.reach:
-                table = msgspec.structs.replace(before, reach=look.reach)
-                self.registered = msgspec.structs.replace(self.registered, table=table)
+                self._describe(reach=look.reach)
             return look, self._objection(look, since) if since else None
         await self.read_again(connection, look.shape)
         if look.epoch != before.epoch:
@@ -89,11 +101,36 @@ class TableReader:
             return Resync("epoch", "the snapshot is from the future")
         if look.has_truncation:
             return Resync("truncated", "the table was truncated")
+        if self._files not in ("", look.files):
+            # Whoever reads them at an older snapshot finds none: so Postgres says of what writes tables anew
+            # ("not MVCC-safe"), and no trigger hears of it.
+            return Resync("rewritten", "the rows are in other files")
         return None
 
+    def took(self, look: Look) -> None:
+        """A step was taken there."""
+        if self._files not in ("", look.files) and look.written != self._written:
+            # `alter column … using` writes the description of its column too. VACUUM FULL and the like do so
+            # only for columns that were added with a default and were in no row yet, ours among them.
+            before, now = _written.decode(self._written), _written.decode(look.written)
+            names = {column.name for column in self.table.columns}
+            others = [
+                (name, by)
+                for name, by in now.items()
+                if name in names and before.get(name, by) != by
+            ]
+            self._describe(rewritten=self.table.rewritten.union(others))
+        self._files, self._written = look.files, look.written
+
+    def _describe(self, **other: Any) -> None:
+        table = msgspec.structs.replace(self.table, **other)
+        self.registered = msgspec.structs.replace(self.registered, table=table)
+
     async def read_again(self, connection: Any, shape: str) -> None:
+        rewritten = self.table.rewritten
         self.registered = await read_registered(connection, self._name)
         self.shape = shape
+        self._describe(rewritten=rewritten)
 
     async def scan_keys(
         self, condition: Condition, snapshot_id: str, *, since: Snapshot | None = None
@@ -113,14 +150,7 @@ class TableReader:
         keys: Sequence[Key] | None = None,
         columns: Sequence[str] | None = None,
     ) -> AsyncIterator[list[ScannedRow]]:
-        runs = (
-            [None]
-            if keys is None
-            else [
-                keys[at : at + RECORDS_KEYS_ASKED_MAX]
-                for at in range(0, len(keys), RECORDS_KEYS_ASKED_MAX)
-            ]
-        )
+        runs = [None] if keys is None else runs_of(keys)
         width = len(self.table.key)
         async with self.database.scanning(snapshot_id) as connection:
             for run in runs:
@@ -129,6 +159,22 @@ class TableReader:
                     connection, query, RECORDS_CHUNK_ROWS_MAX, RECORDS_CHUNK_BYTES_MAX
                 ):
                     yield [_row(fields(line), width) for line in lines]
+
+
+def runs_of(keys: Sequence[Key]) -> Iterator[list[Key]]:
+    """As many as one statement names."""
+    run: list[Key] = []
+    characters = 0
+    for key in keys:
+        length = sum(map(len, key))
+        is_full = len(run) >= RECORDS_KEYS_ASKED_MAX
+        if is_full or (run and characters + length > RECORDS_KEYS_ASKED_CHARACTERS_MAX):
+            yield run
+            run, characters = [], 0
+        run.append(key)
+        characters += length
+    if run:
+        yield run
 
 
 async def take_look(
@@ -152,6 +198,8 @@ async def take_look(
         snapshot=Snapshot.parse(row["snapshot"]),
         epoch=epoch_of(now, row["timeline"]),
         shape=row["shape"],
+        files=row["files"],
+        written=row["written"],
         reach=reach_of(row),
         log_limit=row["log_limit"],
         log_n=row["log_n"],

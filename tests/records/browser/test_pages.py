@@ -143,6 +143,47 @@ async def test_rows_are_there_after_a_reload(place: Place) -> None:
     assert await tab.run("table.details.how") == "full", "a cache is of one user"
 
 
+@pytest.mark.parametrize("has_cursor", [True, False])
+async def test_t69_a_cache_from_before_a_column_gets_all_rows_anew(
+    place: Place, *, has_cursor: bool
+) -> None:
+    """By their keys and numbers the rows are the node's; only their columns are others."""
+    await rows_of(place, 40)
+    tab = await place.tab()
+    await opened(place, tab, 40, cache=True)
+    await equal(place, tab, 40)
+    await cached(tab, 300)
+    await tab.reload()
+    if not has_cursor:
+        await tab.run(
+            in_cache(
+                "const copies = work.objectStore('copies'); "
+                "for (const one of await brought(copies.getAll())) copies.put({ ...one, cursor: '' });"
+            )
+        )
+    await place.site.execute("alter table things add column size integer default 7")
+    try:
+        await opened(place, tab, 40, cache=True)
+        await equal(place, tab, 40)
+        assert await tab.run("table.rows.get('40000').size") == 7
+        assert await tab.run("[table.details.how, table.details.drifts]") == ["full", 0]
+        await tab.until(
+            in_cache(
+                "const [about] = await brought(work.objectStore('copies').getAll());"
+                "return about.cursor !== '' && about.columns.some(({ name }) => name === 'size');"
+            )
+        )
+        await tab.reload()
+        await opened(place, tab, 40, cache=True)
+        await equal(place, tab, 40)
+        assert await tab.run("table.details.how") == "replay", "it is of one kind again"
+        await tab.run("table.close()")
+    finally:
+        await place.site.execute(
+            "alter table things drop column size", "delete from things where workspace_id = 40"
+        )
+
+
 async def test_a_copy_that_missed_something_heals(place: Place) -> None:
     await rows_of(place, 10)
     tab = await place.tab()

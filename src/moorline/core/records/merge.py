@@ -19,6 +19,7 @@ from typing import Annotated, Final, Literal, NamedTuple
 import msgspec
 from msgspec import Meta
 
+from moorline.core.records.row_text import columns_of
 from moorline.core.records.table import Key
 from moorline.limits import RECORD_KEY_COLUMNS_MAX
 
@@ -69,13 +70,13 @@ class _Wire(msgspec.Struct, gc=False):
 
 
 _decoder = msgspec.json.Decoder(_Wire)
+_encoder = msgspec.json.Encoder()
 
 
 def read_message(body: bytes, sequence: int) -> Told | Begun | None:
     """None: it is no message of a published table. Others may write to the topic too."""
-    try:
-        wire = _decoder.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    wire = _read(body)
+    if wire is None:
         return None
     if wire.kind == MARKER:
         return Begun(wire.snapshot, wire.table) if wire.table else None
@@ -91,6 +92,23 @@ def read_message(body: bytes, sequence: int) -> Told | Begun | None:
         None if row == b"null" else row,
         wire.kind == DELETION,
     )
+
+
+def _read(body: bytes) -> _Wire | None:
+    try:
+        return _decoder.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        pass
+    try:
+        # A row may hold what Postgres takes for JSON and others do not: all but the row is read.
+        body.decode()
+        fields = {name: msgspec.Raw(text) for name, text in columns_of(body).items()}
+        row = fields.pop("row", None)
+        if row is None:
+            return None
+        return msgspec.structs.replace(_decoder.decode(_encoder.encode(fields)), row=row)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 def newest(told: Iterable[Told], snapshot: int) -> dict[Key, Told]:

@@ -73,6 +73,8 @@ class Table(msgspec.Struct, frozen=True):
     """Registration, cluster and timeline: of another one no snapshot says anything."""
     reach: LogReach = LogReach()
     """From which snapshots on its log tells all that is behind them."""
+    rewritten: frozenset[tuple[str, str]] = frozenset()
+    """Columns that were given other values by a statement that no trigger sees, and by which."""
 
 
 class Before(NamedTuple):

@@ -264,10 +264,17 @@ class Copy {
   /** @type {string} */ salt = "";
   /** @type {string[]} */ key = [];
   /** @type {{name: string, type: string}[]} */ columns = [];
+  /** Rows that are here have other columns: all of them are wanted anew, for their keys and seqs are the node's. */
+  isStale = false;
   /** Who only listens to another tab needs no hashes: they are made when it takes over. */
   isHashing = false;
   #mixed = 0n;
   #seed = 0n;
+
+  /** Those that all rows have; none while that is not so. */
+  get heldColumns() {
+    return this.isStale ? [] : this.columns;
+  }
 
   /** @param {string} salt */
   hashBy(salt) {
@@ -579,7 +586,7 @@ class Link {
     this.#answered = null;
     this.#unseen = null;
     const { cursor, rows } = this.#copy;
-    const known = { ...(cursor && { cursor }), ...(rows.size > 0 && { digest: this.#copy.digest() }) };
+    const known = this.#copy.isStale ? {} : { ...(cursor && { cursor }), ...(rows.size > 0 && { digest: this.#copy.digest() }) };
     return { type: "subscribe", sync: this.#sync, tables: [{ ...this.#asked, ...known }] };
   }
 
@@ -636,6 +643,13 @@ class Link {
   #start(/** @type {any} */ message) {
     const copy = this.#copy;
     if (message.hash && message.hash !== HASH) throw new Error(`digests are made by ${message.hash}, and not by ${HASH}`);
+    if (message.how !== "full" && this.#isOther(message.columns)) {
+      copy.isStale = true;
+      copy.cursor = "";
+      this.#isForeign = true;
+      this.#askAgain(0);
+      return;
+    }
     if (message.key?.length > 0) copy.key = message.key;
     if (message.columns?.length > 0) copy.columns = message.columns;
     if (message.salt && message.salt !== copy.salt) copy.hashBy(message.salt);
@@ -652,6 +666,12 @@ class Link {
     // It began anew in the middle of our questions, and answers to the old ones may still come.
     if (wasWalking) this.#subscribe();
     else this.#walk();
+  }
+
+  /** Whether these are other columns than those of the rows that are here. */
+  #isOther(/** @type {{name: string, type: string}[] | undefined} */ columns) {
+    const said = (/** @type {{name: string, type: string}[]} */ some) => JSON.stringify(some.map(({ name, type }) => [name, type]));
+    return !!columns?.length && this.#copy.rows.size > 0 && said(columns) !== said(this.#copy.heldColumns);
   }
 
   #walk() {
@@ -698,6 +718,7 @@ class Link {
     this.#unseen = null;
     const copy = this.#copy;
     if (copy.digest() === digest) {
+      copy.isStale = false;
       copy.cursor = cursor;
       this.#heals = 0;
       this.#tries = 0;
@@ -840,7 +861,7 @@ class Cache {
     this.#waiting = new Map();
     try {
       const writing = this.#db.transaction(["copies", "rows"], "readwrite");
-      const { cursor, salt, key, columns } = this.#copy;
+      const { cursor, salt, key, heldColumns: columns } = this.#copy;
       writing.objectStore("copies").put({ id: this.#id, cursor, salt, key, columns, at: Date.now() });
       const rows = writing.objectStore("rows");
       for (const [name, held] of batch) this.#writeRow(rows, name, held);
@@ -1151,7 +1172,7 @@ class RecordTable {
   // --- between tabs
 
   #facts() {
-    const { cursor, salt, key, columns } = this.#copy;
+    const { cursor, salt, key, heldColumns: columns } = this.#copy;
     const { how, code, why, drifts } = this.details;
     return { copy: { cursor, salt, key, columns }, status: this.status, details: { how, code, why, drifts } };
   }

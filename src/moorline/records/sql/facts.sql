@@ -12,6 +12,7 @@ select
     exists (select from pg_inherits i where i.inhrelid = c.oid) and not c.relispartition as has_parents,
     pg_has_role(c.relowner, 'USAGE') as is_ours,
     pg_get_userbyid(c.relowner) as owner_role,
+    getdatabaseencoding()::text as encoding,
     n.nspname in ('pg_catalog', 'information_schema', 'moorline_records', 'moorline') as is_system
 from pg_class c
 join pg_namespace n on n.oid = c.relnamespace

@@ -19,6 +19,17 @@ select
         select coalesce(string_agg(t.relid::oid::text, ',' order by t.relid), '')
         from pg_partition_tree(r.relation) t
     ) as shape,
+    -- The files that rows are in, which TRUNCATE and whatever writes a table anew change; and who last wrote the
+    -- descriptions of its columns.
+    (
+        select string_agg(c.relfilenode::text || c.relpersistence::text, ',' order by c.oid)
+        from pg_class c
+        where c.oid = r.relation or c.oid = any (array(select t.relid::oid from pg_partition_tree(r.relation) t))
+    ) as files,
+    (
+        select json_object_agg(a.attname, a.xmin::text order by a.attnum)::text
+        from pg_attribute a where a.attrelid = r.relation and a.attnum > 0 and not a.attisdropped
+    ) as written,
     {log_n} as log_n,
     {has_truncation} as has_truncation,
     {has_changes} as has_changes
