@@ -393,3 +393,28 @@ def test_a_noun_that_is_mistyped_is_guessed() -> None:
     )
     assert done.returncode == 2
     assert "Did you mean 'queue'?" in done.stderr
+
+
+def test_the_files_of_an_issuer_are_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    secret = Path("secret")
+    given = [
+        "config",
+        "check",
+        "--set=oidc.issuer=https://login.example.org",
+        "--set=oidc.client_id=moor",
+        "--set=oidc.principals=sub:*={}",
+        "--set=oidc.client_secret_file=secret",
+    ]
+    assert run(given) == 3
+    secret.write_text("swordfish\n")
+    secret.chmod(0o644)
+    assert run(given) == 3
+    assert "chmod 600" in capsys.readouterr().err
+    secret.chmod(0o600)
+    assert run(given) == 0
+    assert run([*given, "--set=oidc.ca=none.pem"]) == 3
+    assert run([*given[:2], "--set=oidc.issuer=http://login.example.org"]) == 3
+    assert run([*given[:2], "--set=oidc.client_id=x"]) == 3

@@ -7,9 +7,12 @@ import ssl
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from tests.console import axe
+from tests.console.looking import shot
 from tests.console.nginx import Nginx, location
 from tests.console.nginx import why_not as why_no_nginx
 from tests.net.authority import Authority
@@ -258,6 +261,55 @@ async def test_the_files_of_the_page_have_their_headers(node: NodeProcess) -> No
         assert headers["cross-origin-resource-policy"] == "same-origin"
         assert "geolocation=()" in headers["permissions-policy"]
         assert "set-cookie" not in headers
+
+
+async def test_keys_that_the_issuer_changes_end_no_session_and_let_the_next_one_in(
+    node: NodeProcess, issuer: IssuerProcess, browser: Chromium, tab: Tab
+) -> None:
+    await log_in(tab, f"{node.http}/console/")
+    await tab.until(f"{WHO} === 'oidc-anna-7'")
+    issuer.control(rotate=["RS256", "rotated"])
+    other = await browser.tab(await browser.profile(), f"{node.http}/console/")
+    # Keys are asked for at most every ten seconds: until then it is refused, and may be tried again.
+    async with asyncio.timeout(60):
+        while not await other.run(IS_IN):
+            await other.run("window.isOld = true")
+            await other.until(f"{LOGIN} !== undefined")
+            await other.run(f"{LOGIN}.click()")
+            await other.until(f"window.isOld === undefined && ({IS_IN} || {LOGIN} !== undefined)")
+    await other.until(f"{WHO} === 'oidc-anna-7'")
+    await tab.run("location.hash = '#/access'")
+    await tab.until(has("oidc-anna-7"))
+
+
+@pytest.mark.parametrize("width", [1_360, 390])
+async def test_the_way_in_and_out_is_accessible_and_fits(
+    node: NodeProcess, tab: Tab, width: int, tmp_path: Path
+) -> None:
+    program = await axe.source(tmp_path / "axe")
+    size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 500}
+    await tab.say("Emulation.setDeviceMetricsOverride", **size)
+    await tab.say("Page.navigate", url=f"{node.http}/console/")
+    for step in ("asked", "in", "menu"):
+        if step == "asked":
+            await tab.until(f"{LOGIN} !== undefined")
+        elif step == "in":
+            await log_in(tab, f"{node.http}/console/")
+            await tab.until(
+                f"{WHO} === 'oidc-anna-7' && document.querySelector('main h1') !== null"
+            )
+        else:
+            # By keyboard alone.
+            await tab.run("document.querySelector('details.leave summary').focus()")
+            for kind in ("keyDown", "keyUp"):
+                await tab.say(
+                    "Input.dispatchKeyEvent", type=kind, key="Enter", code="Enter", text="\r"
+                )
+            await tab.until("document.querySelector('details.leave').open")
+        assert await tab.run("document.documentElement.scrollWidth <= innerWidth"), step
+        if program is not None:
+            assert not await axe.problems(tab, program), step
+        await shot(tab, tmp_path / f"{step}-{width}.png")
 
 
 # --- behind a proxy -------------------------------------------------------------------------------

@@ -111,6 +111,7 @@ def check(
         )
     _check_addresses(config)
     _check_keytab(config)
+    _check_issuer(config)
     _check_folder(Path(config.data).absolute())
     output.emit(as_json, {"ok": True}, lambda: output.line("configuration ok"))
 
@@ -139,6 +140,14 @@ def _check_keytab(config: Config) -> None:
         clock_skew_s=config.kerberos.clock_skew_s,
     )
     asyncio.run(service.check())
+
+
+def _check_issuer(config: Config) -> None:
+    """The files of `[oidc]`, as a start reads them; the issuer itself is not asked."""
+    if config.oidc.issuer:
+        from moorline.access.issuer import Issuer
+
+        Issuer(config.oidc)
 
 
 def _check_folder(folder: Path) -> None:

@@ -117,7 +117,7 @@ async function draw() {
     made = await view.draw(page, rest);
   } catch (error) {
     if (!(error instanceof CallFailed)) console.error(error);
-    made = h("p", { class: "failed", role: "alert" }, `${error.code ?? "A mistake in this page"}: ${error.message}`);
+    made = [h("h1", {}, view.title), h("p", { class: "failed", role: "alert" }, `${error.code ?? "A mistake in this page"}: ${error.message}`)];
   }
   if (mine !== drawing) return;
   if (made) replace(main, made);
