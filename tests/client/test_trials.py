@@ -87,6 +87,11 @@ class Trial:
                 await self.kill(name)
             case "restart":
                 await self.restart(name)
+            case "drain":
+                asked = f"--address={self.nodes[name].address}"
+                done = await asyncio.to_thread(run_moor, "drain", name, asked)
+                assert done.returncode == 0, done.stderr
+                self.losses += 1  # whoever could be elsewhere was sent there
             case "move":
                 await self.move(name, "c")
             case _:
@@ -160,14 +165,16 @@ ALL: Faults = (
     *(("cut", "a"), ("kill", "a"), ("stop", "b"), ("restart", "b")),
     *(("cut", "c"), ("restart", "c"), ("restart", "a"), ("kill", "c")),
 )
+ROLLING: Faults = tuple((step, name) for name in NAMES for step in ("drain", "restart"))
+"""As an upgrade of a cluster: one node after the other, while everything is published and read."""
 MOVED: Faults = (("move", "a"), ("restart", "a"), ("kill", "c"))
 """The home of the queue, at which everything is published too; then both nodes that had it."""
 
 
 @pytest.mark.parametrize(
     "faults",
-    [FEW, pytest.param(ALL, marks=pytest.mark.long), pytest.param(MOVED, marks=pytest.mark.long)],
-    ids=["few", "all", "moved"],
+    [FEW, *(pytest.param(faults, marks=pytest.mark.long) for faults in (ALL, MOVED, ROLLING))],
+    ids=["few", "all", "moved", "rolling"],
 )
 async def test_every_kind_of_subscription_goes_on_through_faults(
     trial: Trial, programs: Starter, faults: Faults
