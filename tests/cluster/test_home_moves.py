@@ -12,7 +12,7 @@ from tests.cluster.running import PATIENT, Nodes, until
 from tests.process.nodes import NodeProcess, run_moor
 
 import moorline
-from moorline.errors import NotFound
+from moorline.errors import HomeAway, NotFound
 from moorline.wire.topic import Record
 
 pytestmark = pytest.mark.process
@@ -96,6 +96,24 @@ async def test_who_sends_meanwhile_hears_what_became_of_each_message(nodes: Node
         assert set(got) <= stored | unknown
 
 
+async def test_a_home_goes_back_and_forth_and_on(nodes: Nodes) -> None:
+    a, b = await nodes.start("a", "b", settings=PATIENT)
+    async with moorline.connect(a.address, reconnect=False) as here:
+        queue = (await here.create_queue()).id
+    async with moorline.connect([a.address, b.address]) as client:
+        for moves, to in enumerate(("b", "a", "b"), 1):
+            done = await moor(b, "home", "move", "a", "--to", to)
+            assert (done["node"], done["moves"]) == (f"a-at-{to}", moves)
+            await until(partial(is_found, client, queue), what="the home")
+            await client.send(queue, b"%d" % moves)
+        reader = client.queue(queue).read()
+        for moves in (1, 2, 3):
+            message = await anext(reader)
+            assert message.body == b"%d" % moves
+            await message.ack()
+    assert [one.name for one in (await homes(a)).values() if one.moves] == ["a"]
+
+
 @pytest.mark.parametrize("killed", ["source copies", "target copies", "taken", "taken by"])
 async def test_whoever_is_killed_the_move_comes_to_its_end(nodes: Nodes, killed: str) -> None:
     a, b = await nodes.start("a", "b", settings=PATIENT)
@@ -139,7 +157,7 @@ async def again(nodes: Nodes, name: str) -> list[NodeProcess]:
 
 async def is_found(client: moorline.Moor, queue: bytes) -> bool:
     """What a node knows of homes may be some seconds old."""
-    with suppress(NotFound):
+    with suppress(NotFound, HomeAway):
         await client.queue(queue).info()
         return True
     return False

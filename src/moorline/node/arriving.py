@@ -33,11 +33,12 @@ from moorline.node.access import homes_of_own_certificate
 from moorline.node.folder import (
     HOME_FILES,
     HOME_FOLDERS,
+    IDENTITY,
     home_number,
     no_room,
     note_home_moves,
 )
-from moorline.node.guests import HOMES, guest_name, incoming, incoming_of
+from moorline.node.guests import ASIDE, HOMES, guest_name, incoming, incoming_of
 from moorline.wire.home_move import BeginCopy, CopyTold, PutPieces, SettleCopy, TakeHome
 
 log = logging.getLogger("moorline.node")
@@ -236,7 +237,7 @@ class Arriving:
                 "nodes of this cluster prove themselves by certificates (tls_node_ca), and that of the node "
                 f"{self._config.node!r} does not name the home {coming.name!r}: give it one that names both"
             )
-        if (self._data / HOMES / coming.name).exists():
+        if (self._data / HOMES / coming.name / IDENTITY).exists():
             raise CannotMove(
                 f"the node {self._config.node!r} has a folder for the home {coming.name!r} already, in "
                 f"{HOMES}: move that away"
@@ -253,7 +254,12 @@ class Arriving:
         folder = incoming(self._data, home)
         note_home_moves(folder / FILES, moves)
         assert home_number(folder / FILES), "a home without its number"
-        os.replace(folder / FILES, self._data / HOMES / home)
+        place = self._data / HOMES / home
+        if place.exists() and not (place / IDENTITY).exists():
+            # It was here before, and left what is not a home's: its lock, its ports, an audit.
+            (self._data / ASIDE).mkdir(mode=0o700, exist_ok=True)
+            os.replace(place, self._data / ASIDE / f"{home}-{moves}-before")
+        os.replace(folder / FILES, place)
         for name in (HOMES, f"{HOMES}/{home}"):
             descriptor = os.open(self._data / name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
