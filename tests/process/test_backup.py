@@ -84,11 +84,12 @@ async def in_topic(moor: Moor, count: int) -> list[int]:
     """The numbers of the topic, from its beginning, until that many have come."""
     found: list[int] = []
     messages = await moor.subscribe(FILTER, start="beginning")
-    async for message in messages:
-        found.append(int(message.body))
-        if len(found) == count:
-            await messages.close()
-            return found
+    async with asyncio.timeout(60):
+        async for message in messages:
+            found.append(int(message.body))
+            if len(found) == count:
+                await messages.close()
+                return found
     raise AssertionError("the subscription ended")
 
 

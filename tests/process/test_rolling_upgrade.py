@@ -20,7 +20,7 @@ from moorline.client.moor import Moor
 from moorline.errors import CallFailed, ConnectionLost, MoorlineError
 from moorline.version import SOFTWARE
 
-pytestmark = [pytest.mark.process, pytest.mark.slow]
+pytestmark = [pytest.mark.process, pytest.mark.long]
 
 ROOT = Path(__file__).parents[2]
 OLDER = "f32389a1"

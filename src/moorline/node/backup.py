@@ -33,6 +33,7 @@ from moorline.ids import text_of
 from moorline.journal.held_files import HeldFiles
 from moorline.net.clock import monotonic_us, wall_us
 from moorline.net.session import Session
+from moorline.net.thread_turns import hold_quick_turns, release_quick_turns
 from moorline.net.turns import Turns
 from moorline.node.data_format import NEWEST
 from moorline.node.topics import Topics
@@ -194,6 +195,8 @@ class Cut:
     async def _make(self) -> None:
         self.folder.parent.mkdir(mode=0o700, exist_ok=True)
         held = await asyncio.to_thread(HeldFiles, self._owner.data, self.folder)
+        # Threads that link and the loop take turns; with Python's own 5 ms the loop would wait long.
+        hold_quick_turns()
         try:
             async with CatalogCut.connected(self._owner.dsn) as catalog:
                 time_us = await self._cut(held, catalog)
@@ -202,6 +205,7 @@ class Cut:
             await asyncio.to_thread(held.finish)
             self._note(facts, time_us)
         finally:
+            release_quick_turns()
             held.close()
         self._files, self._bytes = held.files, held.bytes
         self.phase = "ready"
