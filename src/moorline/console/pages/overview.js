@@ -12,8 +12,8 @@ const RATES = [
   ["Delivered from topics", "moorline_topic_messages_delivered_total"],
 ];
 const TIMES = [
-  ["Commits of queues, 99 of 100 within", "moorline_queue_commit_seconds"],
-  ["Commits of streams, 99 of 100 within", "moorline_stream_commit_seconds"],
+  ["Queue commits, 99 % within", "moorline_queue_commit_seconds"],
+  ["Stream commits, 99 % within", "moorline_stream_commit_seconds"],
 ];
 
 const history = [];
