@@ -303,6 +303,41 @@ async def test_check_finds_what_bypasses_triggers_and_renew_mends_it(log_bed: Be
         assert copy.rows[("1",)][1]["state"] == "unseen"
 
 
+CHANGED_WITHOUT_A_NUMBER = {
+    "in a detached partition": (
+        "alter table things detach partition things_eu",
+        "update things_eu set note = 'changed'",
+        "alter table things attach partition things_eu for values in ('eu')",
+    ),
+    "by a statement that writes the table anew": (
+        "alter table things alter column note type text using 'changed'",
+    ),
+}
+
+
+@pytest.mark.parametrize("how", CHANGED_WITHOUT_A_NUMBER)
+async def test_renew_with_touch_mends_what_was_changed_without_a_number(
+    log_bed: Bed, how: str
+) -> None:
+    """A client that was away for all of it holds the same keys and numbers."""
+    bed = log_bed
+    await bed.execute(
+        "create table things (id integer, region text, note text, primary key (id, region)) "
+        "partition by list (region)",
+        "create table things_eu partition of things for values in ('eu')",
+    )
+    await bed.add(key=("id", "region"), filters=("region",))
+    await bed.execute("insert into things values (1, 'eu', 'before')")
+    async with bed.copy() as copy:
+        seq = copy.rows["1", "eu"][0]
+        await bed.execute(*CHANGED_WITHOUT_A_NUMBER[how])
+        renewed = await renew(bed.connection, "things", is_touching=True)
+        assert renewed.touched == 1
+        await bed.check_resynced(copy, "epoch")
+        assert copy.rows["1", "eu"][0] > seq
+        assert copy.rows["1", "eu"][1]["note"] == "changed"
+
+
 async def test_check_names_what_is_missing(log_bed: Bed) -> None:
     bed = log_bed
     await bed.things()
