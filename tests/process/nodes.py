@@ -11,11 +11,13 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import BinaryIO
 
 from tests.process.template import copy_catalog
-from tests.process.warm import run_warm
+from tests.process.warm import SERVE, WarmProcess, run_warm
 
 READY_S_MAX = 60
+MEASURES_COVERAGE = {"COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG"}
 MOOR = [sys.executable, "-m", "moorline.cli.main"]
 
 
@@ -35,22 +37,31 @@ class NodeProcess:
         has_own = not any(flag.startswith("--catalog") for flag in flags)
         if has_own and not is_first_start and not data.exists():
             copy_catalog(data / "catalog")
-        self.process = subprocess.Popen(
-            [
-                *before,
-                *MOOR,
-                "serve",
-                f"--data={data}",
-                "--listen=tcp://127.0.0.1:0",
-                "--http=127.0.0.1:0",
-                "--mqtt=mqtt://127.0.0.1:0",
-                *flags,
-            ],
-            stdout=subprocess.PIPE,
-            stderr=(data.parent / f"{data.name}.stderr").open("ab"),
-            env=clean_environment(),
-        )
+        arguments = [
+            SERVE,
+            f"--data={data}",
+            "--listen=tcp://127.0.0.1:0",
+            "--http=127.0.0.1:0",
+            "--mqtt=mqtt://127.0.0.1:0",
+            *flags,
+        ]
+        with (data.parent / f"{data.name}.stderr").open("ab") as errors:
+            self.process = self._started([*before], arguments, errors, is_cold=is_first_start)
         self.ready_line = self._wait_ready() if wait else ""
+
+    def _started(
+        self, before: list[str], arguments: list[str], errors: BinaryIO, *, is_cold: bool
+    ) -> subprocess.Popen[bytes] | WarmProcess:
+        """A fork that has imported all, or where that could matter a Python of its own."""
+        environment = clean_environment()
+        if is_cold or before or MEASURES_COVERAGE & environment.keys():
+            return subprocess.Popen(
+                [*before, *MOOR, *arguments],
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env=environment,
+            )
+        return WarmProcess(arguments, environment, errors)
 
     @property
     def address(self) -> str:

@@ -1,10 +1,11 @@
-"""Commands of `moor` without the wait for Python: a process that has imported them forks for each.
+"""Commands of `moor`, and nodes, without the wait for Python: a process that imported them forks for each.
 
     done = run_warm(["queue", "list", "--json"], environment, stdin=b"", timeout_s=60)
+    node = WarmProcess(["serve", f"--data={data}"], environment, errors)
 
-Most of what a short command costs is imports. A fork is a process as any other: it has pipes, an
-environment and an exit code of its own, and ends as Python ends. What is about Python's start, about
-signals or about `moor serve` starts Python.
+Most of what a short command costs is imports, and half of what a node's start does. A fork is a process as
+any other: it has pipes, an environment and an exit code of its own, is killed and stopped by its own id, and
+ends as Python ends. What is about Python's start starts Python.
 """
 
 import atexit
@@ -12,6 +13,7 @@ import functools
 import importlib
 import json
 import os
+import selectors
 import signal
 import socket
 import struct
@@ -27,7 +29,9 @@ REQUEST_BYTES_MAX = 1 << 17
 NUMBER = struct.Struct("i")
 
 ALWAYS = ("moorline", "moorline.cli.main", "rich.table")
+SERVE = "serve"
 OF_NOUNS = {
+    SERVE: ("uvloop", "moorline.node.serving", "moorline.node.node"),
     "journal": ("moorline.journal.queues.check", "moorline.journal.queues.transfer"),
     "pipeline": ("pyspark.sql", "moorline.spark.jobs.archive", "moorline.spark.jobs.verify"),
 }
@@ -54,7 +58,7 @@ def run_warm(
         "cwd": str(cwd or Path.cwd()),
     }
     try:
-        socket.send_fds(_server(), [json.dumps(request).encode()], given)
+        socket.send_fds(_server("commands"), [json.dumps(request).encode()], given)
     finally:
         for descriptor in given:
             os.close(descriptor)
@@ -82,9 +86,66 @@ def run_warm(
     return subprocess.CompletedProcess(["moor", *arguments], code, printed, said[0])
 
 
+class WarmProcess:
+    """A process that runs on, as far as `subprocess.Popen` of its parent would show it."""
+
+    def __init__(
+        self, arguments: Sequence[str], environment: Mapping[str, str], errors: BinaryIO
+    ) -> None:
+        self.args = ["moor", *arguments]
+        self.returncode: int | None = None
+        stdout_end, given_out = os.pipe()
+        self._status, given_status = os.pipe()
+        request = {
+            "arguments": list(arguments),
+            "environment": dict(environment),
+            "cwd": str(Path.cwd()),
+        }
+        with open(os.devnull, "rb") as nothing:
+            given = [nothing.fileno(), given_out, errors.fileno(), given_status]
+            socket.send_fds(_server("nodes"), [json.dumps(request).encode()], given)
+        os.close(given_out)
+        os.close(given_status)
+        self.stdout: BinaryIO = os.fdopen(stdout_end, "rb")
+        self.pid: int = NUMBER.unpack(os.read(self._status, NUMBER.size))[0]
+
+    def poll(self) -> int | None:
+        return self.returncode if self._is_over(0) else None
+
+    def wait(self, timeout: float | None = None) -> int:
+        if not self._is_over(timeout):
+            assert timeout is not None
+            raise subprocess.TimeoutExpired(self.args, timeout)
+        assert self.returncode is not None
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def _is_over(self, within_s: float | None) -> bool:
+        """Whoever forked it waits for it, and says how it ended."""
+        if self.returncode is None:
+            with selectors.DefaultSelector() as selector:
+                selector.register(self._status, selectors.EVENT_READ)
+                if not selector.select(within_s):
+                    return False
+            status = NUMBER.unpack(os.read(self._status, NUMBER.size))[0]
+            os.close(self._status)
+            self.returncode = os.waitstatus_to_exitcode(status)
+        return True
+
+
 @functools.cache
-def _server() -> socket.socket:
-    """The process to ask; it ends when this end of the socket is closed, and so with the tests."""
+def _server(_forks: str) -> socket.socket:
+    """The process to ask; it ends when this end of the socket is closed, and so with the tests. That of nodes
+    is one of its own: what commands import would count as memory of nodes."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         subprocess.Popen(
