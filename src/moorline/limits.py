@@ -2465,7 +2465,10 @@ BACKUP_LOOK_MS = 200
 """Time between two looks of `moor backup` at how far the node is."""
 
 BACKUP_REACH_MS_MAX = 3_000
-"""So long a restore waits at each address for the node that it would be a double of."""
+"""So long a restore waits at each address whether the node that it would be a double of listens there."""
+
+BACKUP_ANSWER_MS_MAX = 15_000
+"""And so long for what it says: who says nothing may be that node."""
 
 CATALOG_CUT_MS_MAX = 5_000
 """Senders and publishers wait while the catalog says that it sees the moment of a backup: a millisecond."""

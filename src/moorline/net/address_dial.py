@@ -25,6 +25,17 @@ BY_ADDRESS: Final = "address"
 """The mechanism of this dial. No node takes it as a proof of anybody."""
 
 
+async def is_listened_at(address: Address, timeout_ms: int) -> bool:
+    """Whether anybody takes connections there; the kernel says it, however busy that program is."""
+    try:
+        async with asyncio.timeout(timeout_ms / 1_000):
+            _, writer = await asyncio.open_connection(address.host, address.port)
+    except (OSError, TimeoutError):
+        return False
+    writer.close()
+    return True
+
+
 async def answered_proof(address: Address, host: str, proof: bytes, timeout_ms: int) -> bytes:
     """What the other end answers to the proof; empty for whatever else happens: nobody is told more.
 

@@ -22,6 +22,7 @@ from moorline.catalog.copying import check_empty, load
 from moorline.catalog.datafolder import ENVIRONMENT, binaries
 from moorline.catalog.embedded import EmbeddedPostgres
 from moorline.client.connecting import connect
+from moorline.config.addresses import listen_address
 from moorline.core.sets.digest import Digest
 from moorline.errors import (
     BackupDamaged,
@@ -29,7 +30,6 @@ from moorline.errors import (
     FormatTooNew,
     IdentityTaken,
     MoorlineError,
-    Unreachable,
 )
 from moorline.ids import id_of
 from moorline.journal.disk import FileDisk
@@ -39,7 +39,8 @@ from moorline.journal.queues.manifest import write_manifest
 from moorline.journal.queues.offline import opened, raise_lsn
 from moorline.journal.streams.layout import read_layout
 from moorline.journal.streams.store import StreamOptions, StreamStore
-from moorline.limits import BACKUP_REACH_MS_MAX, NUMBERS_PER_S_MAX
+from moorline.limits import BACKUP_ANSWER_MS_MAX, BACKUP_REACH_MS_MAX, NUMBERS_PER_S_MAX
+from moorline.net.address_dial import is_listened_at
 from moorline.net.clock import wall_ms, wall_us
 from moorline.node.backup import CATALOG, OTHERS, CutFacts
 from moorline.node.backup_folder import (
@@ -109,14 +110,14 @@ async def check_gone(facts: CutFacts) -> None:
         if same and is_held(folder):
             raise _alive(facts, f"runs on {folder}")
     for address in facts.addresses:
+        if not await is_listened_at(listen_address(address), BACKUP_REACH_MS_MAX):
+            continue
         try:
-            async with asyncio.timeout(BACKUP_REACH_MS_MAX / 1_000):
+            async with asyncio.timeout(BACKUP_ANSWER_MS_MAX / 1_000):
                 async with connect(address, reconnect=False) as moor:
                     told = await moor.describe()
-        except (Unreachable, TimeoutError):
-            continue
-        except MoorlineError as error:
-            # Somebody is there who does not talk to us: it may be that node.
+        except (MoorlineError, TimeoutError) as error:
+            # Somebody is there who does not talk to us, or not in time: it may be that node.
             raise _alive(facts, f"may be what answers at {address} ({error})") from error
         if told.home == facts.home:
             raise _alive(facts, f"answers at {address}")
