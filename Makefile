@@ -8,7 +8,7 @@ CACHES := .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_li
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test again fast coverage sim chaos check bench clean
+.PHONY: help setup demo test again fast coverage sim chaos check bench docs clean
 
 help:
 	@echo 'make demo     start a server, show what it does, stop it; DEMO=--serve keeps it, with traffic, for its page'
@@ -20,6 +20,7 @@ help:
 	@echo 'make chaos    faults on real nodes for some minutes, and the longest tests: CHAOS="--minutes 30 --seed 7"'
 	@echo 'make check    formatting, lint, types, layers'
 	@echo 'make bench    all benchmarks, and the tables in docs/performance.md'
+	@echo 'make docs     the documents as pages for a browser, in build/site'
 	@echo 'make setup    only what the others do first: .venv with the pinned packages'
 	@echo 'make clean    remove .venv, caches and build; never data'
 	@echo
@@ -67,6 +68,9 @@ check: setup
 
 bench: setup
 	$(BIN)/python -m bench.run
+
+docs: setup
+	@tools/docs
 
 clean:
 	rm -rf .venv build dist $(CACHES)
