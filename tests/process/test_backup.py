@@ -85,7 +85,7 @@ async def in_topic(moor: Moor, count: int) -> list[int]:
     found: list[int] = []
     messages = await moor.subscribe(FILTER, start="beginning")
     async with asyncio.timeout(60):
-        async for message in messages:
+        async for message in messages.acking():  # more than a window of them
             found.append(int(message.body))
             if len(found) == count:
                 await messages.close()
