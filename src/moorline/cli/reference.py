@@ -8,7 +8,6 @@ have a page of their own (config/reference.py).
 import ast
 import asyncio
 import contextlib
-import inspect
 import re
 import sys
 import tempfile
@@ -116,31 +115,30 @@ class Limit(NamedTuple):
 
 
 def limits_of(source: str) -> Iterator[Limit]:
-    """Each constant, with its section, as it is written, and the reason below it."""
+    """Each constant of a file, with what the file is about, as it is written, and the reason below it."""
     tree = ast.parse(source)
-    headings = [
-        (number, line.strip("# -"))
-        for number, line in enumerate(source.splitlines(), 1)
-        if line.startswith("# --- ")
-    ]
+    section = (ast.get_docstring(tree) or "").rstrip(".")
     for place, node in enumerate(tree.body):
         match node:
             case ast.Assign(targets=[ast.Tuple(elts=several)], value=ast.Tuple(elts=values)):
                 for target, value in zip(several, values, strict=True):
                     assert isinstance(target, ast.Name)
-                    yield _limit(headings, node, target.id, value, _reason(tree.body, place))
+                    yield _limit(section, target.id, value, _reason(tree.body, place))
             case (
                 ast.Assign(targets=[ast.Name(id=name)], value=value)
                 | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
             ):
-                yield _limit(headings, node, name, value, _reason(tree.body, place))
+                yield _limit(section, name, value, _reason(tree.body, place))
 
 
-def _limit(
-    headings: list[tuple[int, str]], node: ast.stmt, name: str, value: ast.expr, reason: str
-) -> Limit:
-    section = next((text for at, text in reversed(headings) if at < node.lineno), "")
+def _limit(section: str, name: str, value: ast.expr, reason: str) -> Limit:
     return Limit(section, name, getattr(limits, name), ast.unparse(value), reason)
+
+
+def every_limit() -> Iterator[Limit]:
+    """Of every file of limits, in the order of their names."""
+    for file in sorted(Path(limits.__file__).parent.glob("[!_]*.py")):
+        yield from limits_of(file.read_text(encoding="utf-8"))
 
 
 def _reason(body: list[ast.stmt], place: int) -> str:
@@ -166,12 +164,12 @@ def limits_page() -> str:
         "own bound.",
     ]
     section = None
-    for one in limits_of(inspect.getsource(limits)):
+    for one in every_limit():
         if one.section != section:
             section = one.section
             lines += [
                 "",
-                f"## {section or 'Units'}",
+                f"## {section}",
                 "",
                 "| limit | value | why |",
                 "|---|---|---|",
