@@ -45,7 +45,7 @@ async def test_sets_that_are_over_before_they_begin_cost_nothing(site: Site) -> 
         made.sync = SETS
         await made.send(*(Subscribe(number, names) for number in range(1, SETS)), last)
         await site.equal(held)
-    tables = node._records
+    tables = node.subjects.records
     assert tables is not None
     assert tables.subscribed == 1
 
@@ -126,7 +126,7 @@ async def test_questions_that_overlap_end_the_connection(site: Site, question: o
         )
         made.sync = 1
         made.held = {}
-        host_of = node._records.hosts  # type: ignore[union-attr]
+        host_of = node.subjects.records.hosts  # type: ignore[union-attr]
         await until(
             lambda: any(one.offer for host in host_of.values() for one in host.receivers.values()),
             "a sync by digest",

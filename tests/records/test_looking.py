@@ -31,7 +31,7 @@ async def test_tables_are_listed_with_who_is_subscribed(
             assert [one.name for one in found.tables] == ["others", "things"]
             assert found.is_last
             # A look opens nothing.
-            assert not node._records.hosts  # type: ignore[union-attr]
+            assert not node.subjects.records.hosts  # type: ignore[union-attr]
             assert [one.name for one in (await listed(moor, after="others")).tables] == ["things"]
             async with moorline.connect(str(node.addresses[0])) as reader:
                 where = {"state": ["taken", None]}

@@ -573,7 +573,7 @@ async def test_t56_all_who_are_booted_come_back_at_a_rate(site: Site) -> None:
 
     following = [asyncio.create_task(follow(held)) for held in clients]
     await until(lambda: all(held.ends for held in clients), "first syncs")
-    tables = node._records
+    tables = node.subjects.records
     assert tables is not None
     tables._permits._changed()
     await asyncio.gather(*following)

@@ -44,7 +44,7 @@ async def test_t60_a_reader_that_stops_is_bounded_and_then_gets_the_newest(site:
         await site.equal(other)
         stopped.socket.transport.pause_reading()
         slow.heard.clear()
-        host = node._records.hosts["things"]  # type: ignore[union-attr]
+        host = node.subjects.records.hosts["things"]  # type: ignore[union-attr]
         for number in range(400):
             await site.execute(
                 f"update things set note = '{number}' || repeat('x', 50000) where id = {number % 20 + 1}"
@@ -67,7 +67,7 @@ async def test_t61_a_half_open_socket_is_found_by_ping(site: Site) -> None:
     held = Held("things")
     async with client(url_of(node), held, ping_interval=None) as made:
         await site.equal(held)
-        host = node._records.hosts["things"]  # type: ignore[union-attr]
+        host = node.subjects.records.hosts["things"]  # type: ignore[union-attr]
         assert host.receivers
         # It reads no more, and so answers no ping; nothing is closed.
         made.socket.transport.pause_reading()
@@ -157,7 +157,7 @@ async def test_t64_postgres_restarts_under_load(site: Site, tmp_path: Path) -> N
             await connection.close()
             writers = [asyncio.create_task(write(own.dsn, number)) for number in range(1, 5)]
             await until(lambda: writes[False] > 100, "writers at work")
-        host = node._records.hosts["far"]  # type: ignore[union-attr]
+        host = node.subjects.records.hosts["far"]  # type: ignore[union-attr]
         await until(lambda: host.away, "it is noticed")
         async with EmbeddedPostgres(tmp_path / "own") as again:
             assert again.dsn == own.dsn

@@ -56,7 +56,7 @@ async def test_a_poll_brings_everything_and_then_what_changed(site: Site) -> Non
     await poll(node, held)
     await site.equal(held)
     assert held.hows[1] == "replay"
-    tables = node._records
+    tables = node.subjects.records
     assert tables is not None
     waiting = asyncio.create_task(poll(node, held))
     await until(lambda: tables.hosts["things"].receivers, "it waits")

@@ -226,7 +226,7 @@ async def test_t54_rights_that_change_while_it_subscribes_boot_it(site: Site) ->
         token = await token_of(moor, "olga")
         await moor.access.add_grant("/records/things/1", "olga", "s")
         held = Held("things")
-        tables = node._records
+        tables = node.subjects.records
         assert tables is not None
         permits = tables._permits
         read = permits.of

@@ -38,7 +38,7 @@ async def test_first_syncs_of_others_go_on_and_the_silent_are_cut(site: Site) ->
         for number, one in enumerate(silent):
             where = {"workspace_id": number}
             await one.send(Subscribe(1, [TableSubscription("things", where=where, digest=WRONG)]))
-        hosts = node._records.hosts  # type: ignore[union-attr]
+        hosts = node.subjects.records.hosts  # type: ignore[union-attr]
         await until(lambda: "things" in hosts and hosts["things"].scans_running, "an offer")
         same, other = Held("things"), Held("others")
         async with asyncio.timeout(12), client(url, same), client(url, other):

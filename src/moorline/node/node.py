@@ -9,40 +9,27 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import Any
 
-from moorline.access.demands import Demands
 from moorline.access.guard import Declared, anybody
 from moorline.catalog import Catalog, EmbeddedPostgres
 from moorline.catalog.address import shown
 from moorline.catalog.location import catalog_address
-from moorline.catalog.mqtt_sessions import MqttSessions
 from moorline.catalog.pipeline_runs import RunRows
 from moorline.catalog.service_audit import recompute_all
 from moorline.cluster.links import Links, NodeRegister
 from moorline.config.addresses import Address
 from moorline.config.settings import Config
 from moorline.console.http import Health
-from moorline.core.access.owner import name_of
-from moorline.core.access.principal import ANONYMOUS
-from moorline.core.access.quota import Quota
 from moorline.core.access.right import LIST
-from moorline.core.descriptors import Use
 from moorline.errors import CatalogUnreachable, MoorlineError
-from moorline.ids import text_of
-from moorline.journal.disk_watch import FillsDisk
 from moorline.limits import GUEST_CONNECTIONS_PART
 from moorline.metrics import Metrics
-from moorline.mqtt.commands import MqttCommands
 from moorline.net.clock import monotonic_ms
 from moorline.net.descriptors import in_use, of_process
-from moorline.net.group_commit import GroupCommit
 from moorline.net.http.routes import Routes
 from moorline.net.session import Session, each
 from moorline.net.session_rights import SessionRights
-from moorline.net.trusted_clock import TrustedClock
 from moorline.node.access import Entrant, NodeAccess, open_access
 from moorline.node.access import watch as watch_access
 from moorline.node.arriving import Arriving
@@ -64,7 +51,7 @@ from moorline.node.folder import (
     locked,
     note_format,
 )
-from moorline.node.health import PAGES, Problems, Severity, full_disk
+from moorline.node.health import PAGES, Problems, Severity
 from moorline.node.health import watch as watch_problems
 from moorline.node.home_calls import HomeCalls
 from moorline.node.homes import HomeFinder
@@ -72,27 +59,11 @@ from moorline.node.identity import Identity, held_identity, lock_of
 from moorline.node.logs import setup as setup_logs
 from moorline.node.pipeline_runs import PipelineRuns
 from moorline.node.queues import FOLDER as QUEUES_FOLDER
-from moorline.node.queues import open_homes, open_queues, watch_services
-from moorline.node.queues import watch as watch_queues
-from moorline.node.records import away, open_publications, open_records
-from moorline.node.records import watch as watch_records
 from moorline.node.reloading import Reloading
-from moorline.node.resolver import open_resolver
-from moorline.node.resolver import watch as watch_resolver
 from moorline.node.stores import note_stores, tell_of_missing
+from moorline.node.subjects import Ground, Subjects
 from moorline.node.topics import FOLDER as STREAMS_FOLDER
-from moorline.node.topics import Owner, Topics, home_of_streams, open_topics, published
-from moorline.node.topics import watch as watch_topics
-from moorline.queues.commands import QueueBroker
-from moorline.queues.contents import QueueContents
-from moorline.queues.mending import QueueMending
-from moorline.records.looking import RecordTables
-from moorline.records.native import NativeRecords
-from moorline.records.polling import register as register_polls
-from moorline.records.sockets import register as register_records
-from moorline.records.subscribing import Tables
-from moorline.resolver.commands import ResolverBroker
-from moorline.services.operator import OperatorBroker
+from moorline.node.topics import home_of_streams
 from moorline.version import SOFTWARE
 from moorline.wire.link import Welcome
 from moorline.wire.message import Message
@@ -108,6 +79,7 @@ class Node:
 
     _identity: Identity
     _access: NodeAccess
+    subjects: Subjects
 
     def __init__(
         self,
@@ -144,10 +116,6 @@ class Node:
             parts=GUEST_CONNECTIONS_PART if is_guest else 1,
         )
         self._doors = Doors(config, self._descriptors, self._entered, lambda: self._access)
-        self._queues: QueueBroker | None = None
-        self._topics: Topics | None = None
-        self._resolver: ResolverBroker | None = None
-        self._records: Tables | None = None
         self._problems = Problems()
         self._reloading = Reloading(config, read_again or (lambda: config), self._take)
         self._problems.watch(Severity.WANTS_CARE, self._reloading.problem)
@@ -218,6 +186,7 @@ class Node:
         await self._take_identity(stack, found)
         await self._open_access(stack, folder)
         self._open_metrics()
+        self.subjects = self._subjects(folder)
         self._watch_clock(clock)
         await self._open_cluster(stack)
         links: Links | None = None
@@ -225,22 +194,22 @@ class Node:
             for text in tell_of_missing(folder):
                 self._problems.add(Severity.WANTS_CARE, text)
             links = await self._links(stack)
-            queues = await self._open_queues(stack, folder, clock.clock)
-            topics = await self._open_topics(stack, folder, links, clock.clock)
+            queues = await self.subjects.open_queues(stack, clock.clock)
+            topics = await self.subjects.open_topics(stack, links, clock.clock)
             note_stores(folder, (QUEUES_FOLDER, STREAMS_FOLDER))
             topics.staging.serve_queues(queues)
-            self._publish_audit(stack, topics)
+            self.subjects.publish_audit(stack, topics)
         if "resolver" in self.roles:
-            await self._open_resolver(stack, is_new=is_first)
+            await self.subjects.open_resolver(stack, is_new=is_first)
         if "records" in self.roles:
-            await self._open_records(stack)
+            await self.subjects.open_records(stack)
         if "broker" in self.roles:
             self._open_arriving(stack, folder)
         await self._open_doors(stack)
         await self._register()
         await self._open_backups(stack, found)
-        if self._resolver is not None:
-            await self._resolver.cluster.look()
+        if self.subjects.resolver is not None:
+            await self.subjects.resolver.cluster.look()
         if links is not None:
             keeping = asyncio.create_task(links.keep_forever())
             stack.callback(keeping.cancel)
@@ -265,11 +234,7 @@ class Node:
         setup_logs(config.log_format, config.log_level)
         self._doors.take(config)
         self._access.take_quotas(config.access)
-        if self._queues is not None:
-            self._queues.bound_again()
-        if self._topics is not None:
-            streams = config.streams
-            self._topics.streams.store.upkeep.keep(streams.retention_s, streams.retention_bytes)
+        self.subjects.take(config)
 
     def ready_line(self) -> str:
         """The one line that scripts wait for."""
@@ -337,9 +302,9 @@ class Node:
 
     def _entered(self, session: Entrant) -> SessionRights:
         identity = session.identity
-        if identity.fingerprint and self._queues is not None:
+        if identity.fingerprint and self.subjects.queues is not None:
             # What a certificate made before there were principals is its principal's from now on.
-            self._queues.claim(identity.fingerprint, identity.principal)
+            self.subjects.queues.claim(identity.fingerprint, identity.principal)
         return self._access.entered(session)
 
     async def _watch(self, postgres: EmbeddedPostgres) -> None:
@@ -361,6 +326,25 @@ class Node:
         watch_problems(self.metrics, self._problems)
         watch_descriptors(self.metrics, self._descriptors, self._doors.listeners.door)
         watch_access(self.metrics, self._access)
+
+    def _subjects(self, folder: Path) -> Subjects:
+        return Subjects(
+            Ground(
+                self.config,
+                folder,
+                self.catalog,
+                self._catalog_dsn,
+                self._identity,
+                self._access,
+                self._descriptors,
+                self._doors.routes,
+                self.metrics,
+                self._problems,
+                self._declared,
+                lambda: self._doors.mqtt,
+                self._end_with,
+            )
+        )
 
     def _watch_clock(self, clock: NodeClock) -> None:
         watch_clock(self.metrics, clock)
@@ -404,48 +388,6 @@ class Node:
         if self._arriving is not None:
             await self._arriving.settle_at_start()
 
-    async def _open_queues(
-        self, stack: contextlib.AsyncExitStack, folder: Path, clock: TrustedClock
-    ) -> QueueBroker:
-        broker = await stack.enter_async_context(
-            open_queues(
-                folder,
-                self.config.queues,
-                clock,
-                owner=text_of(self._identity.id),
-                files_max=self._descriptors.shares.most[Use.QUEUE_FILES],
-                home=self._identity.home_number,
-            )
-        )
-        assert self._catalog is not None
-        homes = await stack.enter_async_context(open_homes(self._catalog, broker))
-        services = OperatorBroker(self._catalog, broker, self._identity.id, homes)
-        stack.callback(services.close)
-        await services.start()
-        for part in (broker, services, QueueContents(broker)):
-            self._declared.update(part.declared())
-        mending = QueueMending(broker)
-        stack.push_async_callback(mending.close)
-        self._declared.update(mending.declared())
-        broker.refusals.tell = self._access.trail.refused
-        services.audited = self._access.trail.operating
-        broker.owners.mapped = self._access.table.mapped
-        self._access.broker.old_owners = broker.owners.old
-        broker.quotas.stored_bytes_max = self._access.stored_bytes_max
-        broker.bound_again()
-        owned_by, counted = broker.store.owners.owned_by, self._access.quota_commands.owned
-        counted[Quota.QUEUES] = lambda owner: broker.quotas.queues_of(name_of(owner) or ANONYMOUS)
-        counted[Quota.STORED_BYTES] = lambda owner: owned_by(owner).bytes
-        # Behind the quotas themselves, which the table tells first.
-        stack.callback(self._access.table.on_change(broker.bound_again))
-        stack.callback(self._access.table.on_change(broker.judge_soon))
-        stack.callback(self._access.table.on_change(services.judge_soon))
-        self._queues = broker
-        watch_queues(self.metrics, broker)
-        watch_services(self.metrics, services)
-        self._watch_commits("queues", broker.commits, broker)
-        return broker
-
     async def _links(self, stack: contextlib.AsyncExitStack) -> Links:
         """Before the subjects, which speak over them until they are closed."""
         assert self._catalog is not None
@@ -459,103 +401,6 @@ class Node:
         links = Links(self.config, register, home, self._access.nodes.secrets)
         stack.push_async_callback(links.close)
         return links
-
-    async def _open_topics(
-        self, stack: contextlib.AsyncExitStack, folder: Path, links: Links, clock: TrustedClock
-    ) -> Topics:
-        assert self._catalog is not None
-        topics = await stack.enter_async_context(
-            open_topics(
-                self.config,
-                folder,
-                Owner(self._identity.home, self._identity.id, self._identity.is_older_copy),
-                self._catalog,
-                links,
-                self._access.table.rights,
-                Demands(self._access.trail, self._access.trail),
-                clock,
-                stage_files_max=self._descriptors.shares.most[Use.STAGE_FILES],
-            )
-        )
-        self._topics = topics
-        stored = topics.streams.store.stored_bytes
-        self._access.quota_commands.owned[Quota.TOPIC_BYTES] = lambda owner: stored.of(
-            name_of(owner) or ANONYMOUS
-        )
-        self._declared.update(topics.declared())
-        commands = MqttCommands(
-            lambda: mqtt.broker if (mqtt := self._doors.mqtt) is not None else None,
-            MqttSessions(self._catalog),
-            self.config.node,
-            Demands(self._access.trail, self._access.trail),
-        )
-        stack.callback(commands.close)
-        self._declared.update(commands.declared())
-        stack.callback(self._access.table.on_change(topics.judge_soon))
-        watch_topics(self.metrics, topics)
-        self._watch_commits("streams", topics.streams.commits, topics.streams)
-        return topics
-
-    async def _open_resolver(self, stack: contextlib.AsyncExitStack, *, is_new: bool) -> None:
-        assert self._catalog is not None
-        self._resolver = await stack.enter_async_context(
-            open_resolver(
-                self.config,
-                self._catalog,
-                self._access,
-                is_new=is_new,
-            )
-        )
-        self._declared.update(self._resolver.declared())
-        stack.callback(self._access.table.on_change(self._resolver.judge_soon))
-        watch_resolver(self.metrics, self._resolver)
-        registry = self._resolver.registry
-        self._access.quota_commands.owned[Quota.PATHS] = lambda owner: (
-            registry.entries_of_strangers(name_of(owner) or ANONYMOUS)
-        )
-
-    async def _open_records(self, stack: contextlib.AsyncExitStack) -> None:
-        assert self._catalog is not None
-        tables = await stack.enter_async_context(
-            open_records(self.config, self._catalog, self._catalog_dsn, self._access)
-        )
-        self._records = tables
-        register_records(self.routes, tables)
-        self._declared.update(NativeRecords(tables).declared())
-        looking = RecordTables(tables)
-        stack.callback(looking.close)
-        self._declared.update(looking.declared())
-        register_polls(self.routes, tables)
-        watch_records(self.metrics, tables)
-        self._problems.watch(Severity.WANTS_CARE, lambda: away(tables))
-        publications = await stack.enter_async_context(
-            open_publications(
-                self.config,
-                self._catalog,
-                tables,
-                self._topics.streams if self._topics is not None else None,
-                self._identity.home,
-                self._access,
-            )
-        )
-        self._declared.update(publications.declared())
-
-    def _publish_audit(self, stack: contextlib.AsyncExitStack, topics: Topics) -> None:
-        audit = self._access.audit
-        audit.publish = partial(published, topics.streams)
-
-        def only_files() -> None:
-            audit.publish = None  # before the streams are closed
-
-        stack.callback(only_files)
-
-    def _watch_commits(self, what: str, commits: GroupCommit[Any], filling: FillsDisk) -> None:
-        """They are answered only as long as our identity is ours; the node ends with them."""
-        commits.failed.add_done_callback(self._end_with)
-        commits.may_answer = self._identity.may_answer
-        self._identity.going_on.append(commits.go_on)
-        self._problems.watch(Severity.REFUSES, lambda: full_disk(what, filling))
-        self._problems.watch(Severity.WANTS_CARE, lambda: filling.disk_problem)
 
     def _end_with(self, failed: asyncio.Future[MoorlineError]) -> None:
         if failed.cancelled():
@@ -571,7 +416,7 @@ class Node:
             self._identity.home,
             self._catalog,
             self._access,
-            self._topics,
+            self.subjects.topics,
             self._access.guarded(self._declared, self.roles),
             self._welcome,
             self.metrics,
@@ -580,15 +425,17 @@ class Node:
         )
         await self._doors.open(stack, behind)
         assert self._draining is not None
-        self._draining.queues = self._queues
-        self._draining.leaders = self._topics.leaders if self._topics is not None else None
+        self._draining.queues = self.subjects.queues
+        self._draining.leaders = (
+            self.subjects.topics.leaders if self.subjects.topics is not None else None
+        )
         self._draining.mqtt = self._doors.mqtt.listeners if self._doors.mqtt is not None else None
 
     async def _open_backups(self, stack: contextlib.AsyncExitStack, found: HeldFolder) -> None:
         """Last, and so closed first: a cut stops commits, which the stop of the others needs."""
         assert self._backups is not None
         stack.push_async_callback(self._backups.close)
-        self._backups.queues, self._backups.topics = self._queues, self._topics
+        self._backups.queues, self._backups.topics = self.subjects.queues, self.subjects.topics
         self._backups.owner = BackupOwner(
             found.path,
             self.config.node,
@@ -606,7 +453,9 @@ class Node:
             addresses=self.config.advertise or [str(address) for address in self.addresses],
             http=str(self.http) if self.http else None,
             version=SOFTWARE,
-            shards=() if self._topics is None else self._topics.streams.store.shard_numbers,
+            shards=()
+            if self.subjects.topics is None
+            else self.subjects.topics.streams.store.shard_numbers,
             mqtt_reference=self.config.mqtt_reference if self._doors.mqtt is not None else "",
         )
 
