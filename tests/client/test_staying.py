@@ -137,6 +137,61 @@ async def test_a_call_has_a_deadline_of_its_own(proxy: LinkProxy, moor: Moor) ->
         moorline.connect(deadline_s=0)
 
 
+async def test_the_deadline_of_all_calls_passes_for_those_on_the_link_and_behind_its_loss(
+    proxy: LinkProxy,
+) -> None:
+    """Also when another call, which has a time of its own, came between."""
+    async with moorline.connect(address_of(proxy), deadline_s=0.5) as moor:
+        queue = await moor.create_queue()
+        proxy.hold()
+        sent = asyncio.create_task(moor.send(queue.id, b"perhaps"))
+        asked = asyncio.create_task(moor.describe())
+        await asyncio.sleep(0)
+        with moorline.deadline(60):
+            other = asyncio.create_task(moor.describe())
+        later = asyncio.create_task(moor.send(queue.id, b"perhaps too"))
+        for doubtful in (sent, later):
+            with pytest.raises(moorline.OutcomeUnknown, match="deadline"):
+                await doubtful
+        with pytest.raises(moorline.Unreachable, match="deadline"):
+            await asked
+        proxy.release()
+        assert (await other).node == "node-1"
+        assert not moor._link._asks, "whoever ended is not known any more"  # type: ignore[union-attr]
+        proxy.hold()
+        asked = asyncio.create_task(moor.describe())
+        await until(lambda: bool(moor._caller._batches))
+        async with away(proxy, moor):
+            with pytest.raises(moorline.Unreachable, match="deadline"):
+                await asked
+        proxy.release()
+        assert (await queue.info()).waiting <= 2
+
+
+async def test_calls_that_meet_the_end_of_the_program_are_in_doubt_or_refused(
+    proxy: LinkProxy,
+) -> None:
+    async with moorline.connect(address_of(proxy)) as moor:
+        queue = await moor.create_queue()
+        proxy.hold()
+        sent = asyncio.create_task(moor.send(queue.id, b"perhaps"))
+        asked = asyncio.create_task(moor.describe())
+        gone = asyncio.create_task(moor.describe())
+        await until(lambda: len(moor._caller._batches) == 3)
+        gone.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await gone
+        closing = asyncio.create_task(moor.close())
+        with pytest.raises(moorline.OutcomeUnknown):
+            await sent
+        with pytest.raises(moorline.ConnectionLost, match="closed"):
+            await asked
+        proxy.release()
+        await closing
+        assert not moor._link._asks  # type: ignore[union-attr]
+        assert not moor._link._on_link  # type: ignore[union-attr]
+
+
 async def test_an_acknowledgement_counts_for_its_own_delivery(proxy: LinkProxy, moor: Moor) -> None:
     queue = await moor.create_queue()
     subscription = await moor.subscribe("stale")

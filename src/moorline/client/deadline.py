@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from types import TracebackType
+from typing import Protocol
 
 from moorline.errors import ConfigError
 
@@ -39,33 +39,10 @@ def deadline_of(default: float | None) -> float | None:
     return _SET.get(default)
 
 
-class Within:
-    """Around what a call waits for, as `asyncio.timeout` is; somebody else says when its time has passed."""
+class Ends(Protocol):
+    """Whatever has a time that passes."""
 
-    __slots__ = ("_cancelling", "_task", "has_passed")
-
-    def __init__(self) -> None:
-        self.has_passed = False
-        task = asyncio.current_task()
-        assert task is not None, "whoever waits is a task"
-        self._task, self._cancelling = task, task.cancelling()
-
-    def end(self) -> None:
-        self.has_passed = True
-        self._task.cancel()
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        # Whoever cancels the task too wants it cancelled, and not told of a time.
-        is_ours = self.has_passed and self._task.uncancel() <= self._cancelling
-        if is_ours and kind is asyncio.CancelledError:
-            raise TimeoutError from error
+    def end(self) -> None: ...
 
 
 class SharedDeadline:
@@ -78,31 +55,30 @@ class SharedDeadline:
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._loop = asyncio.get_running_loop()
-        self._calls: dict[int, tuple[float, Within]] = {}
+        self._calls: dict[int, tuple[float, Ends]] = {}
         """When each ends, in that order."""
         self._is_waiting = False
 
-    def begin(self, number: int) -> Within:
-        """That call has so long from now on. It is to `end`."""
-        within = Within()
-        self._calls[number] = self._loop.time() + self._seconds, within
+    def begin(self, number: int, call: Ends) -> float:
+        """That call has so long from now on, and is ended then unless it is `over` before; by which time."""
+        ends_s = self._loop.time() + self._seconds
+        self._calls[number] = ends_s, call
         if not self._is_waiting:
             self._is_waiting = True
             self._loop.call_later(self._seconds, self._end_due)
-        return within
+        return ends_s
 
-    def end(self, number: int) -> None:
-        """The call is over."""
+    def over(self, number: int) -> None:
         self._calls.pop(number, None)
 
     def _end_due(self) -> None:
         now_s = self._loop.time()
         while self._calls:
             number = next(iter(self._calls))
-            ends_s, within = self._calls[number]
+            ends_s, call = self._calls[number]
             if ends_s > now_s:
                 self._loop.call_at(ends_s, self._end_due)
                 return
             del self._calls[number]
-            within.end()
+            call.end()
         self._is_waiting = False

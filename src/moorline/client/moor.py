@@ -240,7 +240,9 @@ class Moor:
 
     async def send(self, queue_id: bytes, body: bytes) -> int:
         """Stores a message in a queue; returns its id when it is as durable as the node promises."""
-        sent = await self._callers.call(queue_id, lambda call: Send(call, queue_id, body), Sent)
+        sent, _ = await self._callers.call_and_where(
+            queue_id, lambda call: Send(call, queue_id, body), Sent
+        )
         return sent.message
 
     async def send_all(self, messages: Sequence[tuple[bytes, bytes]]) -> list[int | CallFailed]:
@@ -313,7 +315,7 @@ class Moor:
         """
         check_producer(producer, sequence)
         one = record(topic, body, key=key, headers=headers, ttl_s=ttl_s, retain=retain, qos=qos)
-        return await (await self._publisher()).call(
+        return await self._publisher.call(
             lambda call: Publish(call, [one], producer, sequence), Published
         )
 
@@ -330,7 +332,7 @@ class Moor:
         batches are in memory. Where one is refused, those before it are stored, and some behind it may be.
         """
         check_producer(producer, sequence)
-        calls = await self._publisher()
+        calls = self._publisher
         stored: list[Published] = []
         async for batches in groups_of_batches(records):
             makes = [
@@ -341,9 +343,10 @@ class Moor:
             stored += [_expected(answer, Published) for answer in answers]
         return stored
 
-    async def _publisher(self) -> Calls:
+    @property
+    def _publisher(self) -> Calls:
         """The way to the home of all that is published."""
-        return self._calls if self._publishing is None else await self._publishing.calls()
+        return self._calls if self._publishing is None else self._publishing.calls
 
     def subscribe(
         self,

@@ -56,7 +56,8 @@ class Publishing:
         self._deadline_s = deadline_s
         self._link: StayingLink | None = None
 
-    async def calls(self) -> Calls:
+    @property
+    def calls(self) -> Calls:
         if self._link is None:
             self._first.check_loop()
             home = home_of(self._first)

@@ -99,7 +99,8 @@ class Message:
         One that is gone already is done with too: `is_gone` tells, and nothing is raised. `Stale` says that
         the connection it came by is gone: it comes again, unless the node has heard this.
         """
-        await self.settled()
+        if self._settled is not None:
+            await self.settled()
         self.check_stale()
         try:
             (answer,) = await self._caller.call_all([self.acknowledge])

@@ -14,7 +14,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 
 from moorline.client.call_kinds import kind_of
 from moorline.client.deadline import deadline_of
@@ -26,7 +26,6 @@ from moorline.errors import (
     ConnectionLost,
     Elsewhere,
     HomeAway,
-    Malformed,
     NotFound,
     OutcomeUnknown,
     Refused,
@@ -39,7 +38,7 @@ from moorline.limits import (
     HOMES_FOLLOWED_MAX,
     REDIRECT_HOPS_MAX,
 )
-from moorline.net.caller import Caller, Make, answers_before
+from moorline.net.caller import Caller, Make, answered_by, answers_before
 from moorline.wire.message import Answer, Failed, Message
 from moorline.wire.queue import DescribeQueue
 
@@ -82,26 +81,38 @@ class QueueCallers:
         self, queue: bytes, make: Make, reply: type[Reply]
     ) -> tuple[Reply, Caller]:
         """The same, with the connection by which it was answered: what is pushed comes by that one."""
-        ((answer, caller),) = await self.call_all_and_where([(queue, make)])
-        if isinstance(answer, Failed):
-            raise answer.error()
-        if not isinstance(answer, reply):
-            raise Malformed(f"{type(answer).__name__} does not answer a call for {reply.__name__}")
-        return answer, caller
+        first = self.first
+        if not self._callers or self._known(queue) is first:
+            if isinstance(first, StayingLink):
+                answers, by = await first.call_all_by([make])
+            else:
+                answers, by = await first.call_all([make]), first
+            if not _leads_on(answers[0]):
+                answer = answered_by(answers[0], reply)
+                assert by is not None, "an answer that came by no connection"
+                return answer, by
+            # Nothing was done there.
+        ((found, where),) = await self.call_all_and_where([(queue, make)])
+        return answered_by(found, reply), where
 
     async def call_all(self, calls: Sequence[tuple[bytes, Make]]) -> list[Answer]:
         """Many at once, each with its queue; refusals are among the answers, in the order of the calls."""
-        return [answer for answer, _ in await self.call_all_and_where(calls)]
+        return (await self._asked(calls))[0]
 
     async def call_all_and_where(
         self, calls: Sequence[tuple[bytes, Make]]
     ) -> list[tuple[Answer, Caller]]:
         """The same, each with the connection by which it was answered."""
+        return list(zip(*await self._asked(calls), strict=True))
+
+    async def _asked(
+        self, calls: Sequence[tuple[bytes, Make]]
+    ) -> tuple[list[Answer], list[Caller]]:
+        """The answers, and the connections by which they came."""
         self.first.check_loop()
-        answers: list[tuple[Answer, Caller] | None] = [None] * len(calls)
-        left: dict[Caller | StayingLink, list[int]] = {}
-        for place, (queue, _) in enumerate(calls):
-            left.setdefault(self._known(queue), []).append(place)
+        answers: list[Answer | None] = [None] * len(calls)
+        callers: list[Caller | None] = [None] * len(calls)
+        left = self._by_caller(calls)
         patience = Patience(deadline_of(self._deadline_s) if self.stays else 0.0)
         hop = 0
         while left:
@@ -111,15 +122,16 @@ class QueueCallers:
                 made = [calls[place][1] for place in places]
                 got, by = await self._made(caller, made, hop)
                 for place, answer in zip(places, got, strict=True):
+                    answers[place], callers[place] = answer, by
+                    if type(answer) is not Failed and answer is not None:
+                        continue
                     if answer is None:
                         led.setdefault(self.first, []).append(place)
                         continue
                     following = await self._following(calls[place], answer, caller, hop, patience)
                     if isinstance(following, Away):
                         away.append(place)
-                    elif following is None:
-                        answers[place] = (answer, by)
-                    else:
+                    elif following is not None:
                         led.setdefault(following, []).append(place)
             left, hop = led, hop + 1
             if away:
@@ -127,7 +139,18 @@ class QueueCallers:
                 await patience.wait()
                 left.setdefault(self.first, []).extend(away)
                 hop = 0
-        return [answer for answer in answers if answer is not None]
+        return cast("list[Answer]", answers), cast("list[Caller]", callers)
+
+    def _by_caller(
+        self, calls: Sequence[tuple[bytes, Make]]
+    ) -> dict[Caller | StayingLink, list[int]]:
+        """The places of calls by where they are asked first."""
+        if not self._callers:
+            return {self.first: list(range(len(calls)))} if calls else {}
+        found: dict[Caller | StayingLink, list[int]] = {}
+        for place, (queue, _) in enumerate(calls):
+            found.setdefault(self._known(queue), []).append(place)
+        return found
 
     async def _made(
         self, caller: Caller | StayingLink, made: Sequence[Make], hop: int
@@ -176,8 +199,9 @@ class QueueCallers:
         patience: "Patience",
     ) -> "Caller | StayingLink | Away | None":
         """Where it is to be asked instead, or that it is to be asked later; None if this is the answer."""
-        if not isinstance(answer, Failed):
+        if not _leads_on(answer):
             return None
+        assert isinstance(answer, Failed)
         if answer.code == HomeAway.code and patience.is_left:
             return AWAY
         if answer.redirect is None or hop == REDIRECT_HOPS_MAX:
@@ -309,6 +333,13 @@ class Coming:
         )
         self._tries += 1
         await asyncio.wait([first.lost], timeout=wait_ms / 1_000)
+
+
+def _leads_on(answer: Answer) -> bool:
+    """Whether a node said that somebody else is to be asked, or it again: nothing was done."""
+    return isinstance(answer, Failed) and (
+        answer.redirect is not None or answer.code == HomeAway.code
+    )
 
 
 def about(queue: bytes, kind: Callable[..., Message], *given: object) -> tuple[bytes, Make]:

@@ -2,25 +2,18 @@
 
 The rules are those of `core/staying.py`; here they are performed: dials, calls, timers. What was subscribed
 is brought back by whoever has it, in `resume`. Design: docs/design/client.md.
-
-    ask ─► machine ─ Put ─► call on the link that is up ─ answers ─► the program
-              ▲                     │ lost
-              └── put again, doubted or refused ◄──────┘
+What becomes of calls is in `client/asking.py`.
 """
 
 import asyncio
-import itertools
 import logging
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
 
-from moorline.client.call_kinds import kind_of
-from moorline.client.deadline import SharedDeadline, deadline_of
+from moorline.client.asking import AskingLink, Verdict
 from moorline.client.events import ClientEvent, EventKind, Told
 from moorline.client.role_dial import Dial
-from moorline.config.addresses import Address
 from moorline.core import staying as machine
 from moorline.core.effects import Effect, Event
 from moorline.core.staying import Staying, StayState
@@ -29,53 +22,27 @@ from moorline.errors import (
     ConfigError,
     ConnectionLost,
     MoorlineError,
-    OutcomeUnknown,
     Refused,
     Unreachable,
     Untrusted,
 )
-from moorline.net.caller import Caller, Heard, Make, answered_by, answers_before
+from moorline.net.caller import Caller, Heard, Make
 from moorline.net.clock import monotonic_ms
 from moorline.net.interpreter import Interpreter, Performer, nothing_awaited
 from moorline.net.tasks import Tasks
 from moorline.wire.link import Welcome
-from moorline.wire.message import Answer, Failed, Message
+from moorline.wire.message import Message
 
 log = logging.getLogger("moorline.client")
 
-Reply = TypeVar("Reply", bound=Answer)
-
 AUTH = "AUTH"
-
-
-class Verdict(NamedTuple):
-    """What the machine wants of an ask: a link to put it on, or its end."""
-
-    caller: Caller | None = None
-    is_doubt: bool = False
-    why: str = ""
-
-
-class _Ask:
-    __slots__ = ("has_left", "verdict")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.verdict: asyncio.Future[Verdict] = loop.create_future()
-        self.has_left = False
-
-    def begun(self) -> None:
-        self.has_left = True
-
-    def put(self, verdict: Verdict) -> None:
-        if not self.verdict.done():
-            self.verdict.set_result(verdict)
 
 
 class Over(ConnectionLost):
     """The client is closed."""
 
 
-class StayingLink:
+class StayingLink(AskingLink):
     """Made for one event loop; `begin` connects for the first time."""
 
     def __init__(
@@ -86,27 +53,16 @@ class StayingLink:
         deadline_s: float | None = None,
         name: str = "the client's link",
     ) -> None:
-        self._loop = asyncio.get_running_loop()
+        super().__init__(Staying(name, len(dials), random.Random()), deadline_s)
         self._dials = dials
-        self._machine = Staying(name, len(dials), random.Random())
         self._told = told
-        self._deadline_s = deadline_s
-        self._deadline = None if deadline_s is None else SharedDeadline(deadline_s)
         self._tasks = Tasks("a link that stays has failed")
-        self._numbers = itertools.count(1)
-        self._asks: dict[int, _Ask] = {}
-        self._caller: Caller | None = None
         self._reached: dict[int, Caller] = {}
         self._interpreter = Interpreter(self._performers(), self._post, nothing_awaited)
         self._settled = asyncio.Event()
-        self._why: Exception | None = None
-        """What the last dial that led to nobody met."""
-        self.address: Address | None = None
         self.home_wanted = ""
         """Only the node of this home will do."""
         self.pushed: Callable[[list[Message]], None] | None = None
-        self.lost: asyncio.Future[ConnectionLost | Refused] = self._loop.create_future()
-        """Done when it is over for good."""
         self.gone: asyncio.Future[None] = self._loop.create_future()
         self.resume: Callable[[Caller, bool], Awaitable[None]] = _nothing
         """Brings back what the program had; the first time nothing."""
@@ -136,166 +92,10 @@ class StayingLink:
         """Waits until it is up, or over."""
         await self._settled.wait()
 
-    async def call(
-        self,
-        make: Make,
-        reply: type[Reply],
-        *,
-        heard: Heard | None = None,
-        unheard: Heard | None = None,
-        must_arrive: bool = False,
-    ) -> Reply:
-        (answer,), _ = await self.call_all_by(
-            [make], heard=heard, unheard=unheard, must_arrive=must_arrive
-        )
-        return answered_by(answer, reply)
-
-    async def call_all(
-        self,
-        makes: Sequence[Make],
-        *,
-        heard: Heard | None = None,
-        unheard: Heard | None = None,
-        must_arrive: bool = False,
-    ) -> list[Answer]:
-        """As of a connection. What is in doubt is among the answers, as OUTCOME_UNKNOWN."""
-        answers, _ = await self.call_all_by(
-            makes, heard=heard, unheard=unheard, must_arrive=must_arrive
-        )
-        return answers
-
-    async def call_all_by(
-        self,
-        makes: Sequence[Make],
-        *,
-        heard: Heard | None = None,
-        unheard: Heard | None = None,
-        must_arrive: bool = False,
-    ) -> tuple[list[Answer], Caller | None]:
-        """The same, with the connection by which the last of them was answered; None if none was."""
-        self.check_loop()
-        if not makes:
-            return [], self._caller
-        number, ask = next(self._numbers), _Ask(self._loop)
-        self._asks[number] = ask
-        answers: list[Answer | None] = [None] * len(makes)
-        deadline_s, shared = deadline_of(self._deadline_s), self._deadline
-        if shared is not None and deadline_s != self._deadline_s:
-            shared = None
-        try:
-            self._post(machine.Asked(number, kind_of(makes)))
-            asked = self._answered(
-                ask, makes, answers, heard=heard, unheard=unheard, must_arrive=must_arrive
-            )
-            if shared is not None:
-                within = shared.begin(number)
-                try:
-                    with within:
-                        verdict = await asked
-                except TimeoutError:
-                    if not within.has_passed:
-                        raise
-                    verdict = self._out_of_time(number, ask)
-            else:
-                verdict = await self._answered_within(deadline_s, asked, number, ask)
-        finally:
-            if shared is not None:
-                shared.end(number)
-            del self._asks[number]
-            self._post(machine.Withdrawn(number))
-        return self._ended(verdict, answers), verdict.caller
-
-    async def _answered_within(
-        self,
-        deadline_s: float | None,
-        asked: Coroutine[Any, Any, Verdict],
-        number: int,
-        ask: _Ask,
-    ) -> Verdict:
-        """Of a call that has another time than most, or none."""
-        try:
-            async with asyncio.timeout(deadline_s) as within:
-                return await asked
-        except TimeoutError:
-            if not within.expired():
-                raise
-            return self._out_of_time(number, ask)
-
-    def _out_of_time(self, number: int, ask: _Ask) -> Verdict:
-        before = ask.verdict
-        # Whoever waited for it was cancelled by the time limit, and it with them.
-        if before.done() and not before.cancelled() and before.result().caller is None:
-            return before.result()  # it had ended just before
-        ask.verdict = self._loop.create_future()
-        self._post(machine.DeadlinePassed(number))
-        return ask.verdict.result()
-
-    async def _answered(
-        self,
-        ask: _Ask,
-        makes: Sequence[Make],
-        answers: list[Answer | None],
-        *,
-        heard: Heard | None,
-        unheard: Heard | None,
-        must_arrive: bool,
-    ) -> Verdict:
-        """Puts it on one link after the other, as the machine says, until all is answered or it ends."""
-        is_again = False
-        while True:
-            verdict = await ask.verdict
-            if verdict.caller is None:
-                return verdict
-            # At once: what the machine says of it from now on is about what comes behind this link.
-            ask.verdict, ask.has_left = self._loop.create_future(), False
-            places: Sequence[int] = range(len(makes))
-            some = makes
-            if is_again:
-                places = [place for place, answer in enumerate(answers) if answer is None]
-                some = [makes[place] for place in places]
-            is_again = True
-            try:
-                got: Sequence[Answer | None] = await verdict.caller.call_all(
-                    some,
-                    heard=heard,
-                    unheard=unheard,
-                    must_arrive=must_arrive,
-                    begun=ask.begun,
-                )
-            except (ConnectionLost, Refused) as error:
-                got = answers_before(error) or [None] * len(places)
-            for place, answer in zip(places, got, strict=True):
-                answers[place] = answer
-            if None not in got:
-                return verdict
-
-    def _ended(self, verdict: Verdict, answers: list[Answer | None]) -> list[Answer]:
-        if verdict.caller is None and not verdict.is_doubt:
-            if self.lost.done():
-                raise self.lost.result()
-            raise Unreachable(
-                f"{self._where()}: {verdict.why}: it was not sent, or changes nothing"
-            )
-        text = f"{verdict.why}; it may have been done or not: look before you ask again"
-        return [
-            Failed(0, OutcomeUnknown.code, text) if answer is None else answer for answer in answers
-        ]
-
-    def _where(self) -> str:
-        return str(self._why) if self._why is not None and not self.is_open else str(self.address)
-
     def cast(self, make: Make, heard: Heard | None = None) -> None:
         """A call that nobody waits for; without a link nobody hears it."""
         if self._caller is not None and self._caller.is_open:
             self._caller.cast(make, heard)
-
-    def check_loop(self) -> None:
-        if self._caller is not None:
-            self._caller.check_loop()
-
-    @property
-    def is_open(self) -> bool:
-        return self._machine.state is StayState.UP
 
     @property
     def is_over(self) -> bool:
@@ -312,6 +112,7 @@ class StayingLink:
 
     def close(self, code: str, text: str) -> None:  # noqa: ARG002 - as of a connection
         """Ends it for good, with a goodbye."""
+        self._tell()
         self._post(machine.Leave(text))
 
     # --- the machine ------------------------------------------------------------------------------
@@ -399,6 +200,7 @@ class StayingLink:
         if caller is not self._caller:
             return
         self._why = why
+        self._tell()
         self.cut(caller)
         unsent = tuple(number for number, ask in self._asks.items() if not ask.has_left)
         self._post(machine.LinkLost(attempt, str(why), unsent))

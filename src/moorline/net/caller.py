@@ -63,15 +63,18 @@ REFUSALS = frozenset(
 class Batch:
     """The answers of calls that were made together; one future for all of them."""
 
-    __slots__ = ("answers", "done", "heard", "is_given_up", "missing", "unheard")
+    __slots__ = ("answers", "done", "first", "heard", "is_given_up", "missing", "unheard")
 
     def __init__(
         self,
+        first: int,
         count: int,
         done: "asyncio.Future[list[Answer]]",
         heard: Heard | None,
         unheard: Heard | None,
     ) -> None:
+        self.first = first
+        """The number of the first call."""
         self.answers: list[Answer | None] = [None] * count
         self.missing = count
         self.done = done
@@ -79,8 +82,8 @@ class Batch:
         self.unheard = unheard
         self.is_given_up = False
 
-    def put(self, place: int, answer: Answer) -> None:
-        self.answers[place] = answer
+    def put(self, answer: Answer) -> None:
+        self.answers[answer.call - self.first] = answer
         self.missing -= 1
         if self.heard is not None:
             self.heard(answer)
@@ -170,7 +173,8 @@ class Caller(Connection):
         self.lost: asyncio.Future[ConnectionLost | Refused] = self._loop.create_future()
         self.end_code = ""
         """Of the goodbye, or of what ended the link, once it is lost."""
-        self._batches: dict[int, tuple[Batch, int]] = {}
+        self._batches: dict[int, Batch] = {}
+        """By the number of each call that has no answer yet."""
         self._next_call = 1
         self._vacancy = asyncio.Event()
 
@@ -196,9 +200,7 @@ class Caller(Connection):
 
     def cast(self, make: Make, heard: Heard | None = None) -> None:
         """A call that nobody waits for."""
-        batch = Batch(1, self._loop.create_future(), heard, None)
-        batch.done.cancel()
-        self._begin([make], batch)
+        self.begin([make], heard, None).done.cancel()
 
     async def call_all(
         self,
@@ -220,18 +222,15 @@ class Caller(Connection):
         self.check_loop()
         if not makes:
             return []
-        if self.lost.done() or not must_arrive:
+        if not self.has_room and (self.lost.done() or not must_arrive):
             await self._wait_for_room()
-        batch = Batch(len(makes), self._loop.create_future(), heard, unheard)
-        first = self._begin(makes, batch)
+        batch = self.begin(makes, heard, unheard)
         if begun is not None:
             begun()
         try:
             return await batch.done
         except asyncio.CancelledError:
-            batch.give_up()
-            if batch.missing and not must_arrive:
-                self._give_up(first, batch)
+            self.give_up(batch, must_arrive=must_arrive)
             raise
 
     def check_loop(self) -> None:
@@ -242,37 +241,55 @@ class Caller(Connection):
                 "hand the work over with asyncio.run_coroutine_threadsafe"
             )
 
-    def _begin(self, makes: Sequence[Make], batch: Batch) -> int:
-        first = self._next_call
-        self._next_call += len(makes)
-        for place in range(len(makes)):
-            self._batches[first + place] = (batch, place)
-        self.send_all([make(first + place) for place, make in enumerate(makes)])
-        return first
+    @property
+    def has_room(self) -> bool:
+        """Whether a call leaves at once: `begin` is for those that do."""
+        return self.writable and len(self._batches) < CALLS_IN_FLIGHT_MAX and not self.lost.done()
 
-    def _give_up(self, first: int, batch: Batch) -> None:
-        """Tells the node, so that what waits there for its turn does not keep the next call waiting."""
+    def begin(self, makes: Sequence[Make], heard: Heard | None, unheard: Heard | None) -> Batch:
+        """Calls that leave with what else is said in this turn of the loop; its `done` brings the answers.
+
+        Whoever stops waiting for it before has to `give_up`.
+        """
+        first, count = self._next_call, len(makes)
+        self._next_call = first + count
+        batch = Batch(first, count, self._loop.create_future(), heard, unheard)
+        if count == 1:
+            self.send(makes[0](first))
+            self._batches[first] = batch
+        else:
+            numbers = range(first, first + count)
+            self.send_all([make(number) for make, number in zip(makes, numbers, strict=True)])
+            self._batches.update(dict.fromkeys(numbers, batch))
+        return batch
+
+    def give_up(self, batch: Batch, *, must_arrive: bool) -> None:
+        """Nobody waits for it any more: the node is told, so that what waits there for its turn does not keep
+        the next call waiting."""
+        batch.give_up()
+        if not batch.missing or must_arrive:
+            return
         if self.is_open:
-            self.send(CallsGivenUp(first, len(batch.answers)))
+            self.send(CallsGivenUp(batch.first, len(batch.answers)))
         if batch.heard is None and batch.unheard is None:
-            for place in range(len(batch.answers)):
-                self._batches.pop(first + place, None)
+            for number in range(batch.first, batch.first + len(batch.answers)):
+                self._batches.pop(number, None)
             self._vacancy.set()
 
     def received(self, messages: list[Message]) -> None:
         pushed: list[Message] = []
+        unanswered = self._batches
         for message in messages:
             if isinstance(message, Answer):
-                waiting = self._batches.pop(message.call, None)
+                batch = unanswered.pop(message.call, None)
                 # An answer to a call that was given up is no mistake of the node's.
-                if waiting is None:
+                if batch is None:
                     continue
-                batch, place = waiting
-                if batch.heard is not None or batch.is_given_up:
+                if pushed and (batch.heard is not None or batch.is_given_up):
                     # What was pushed before it means what it meant then.
                     self._hear(pushed)
                     pushed = []
-                batch.put(place, message)
+                batch.put(message)
             else:
                 pushed.append(message)
         if len(self._batches) < CALLS_IN_FLIGHT_MAX:
@@ -324,23 +341,21 @@ class Caller(Connection):
             self.established.set_exception(error)
             # Whoever opened it may have been cancelled: then nobody asks, and that is no mistake.
             self.established.exception()
-        for batch in {batch for batch, _ in self._batches.values()}:
+        for batch in set(self._batches.values()):
             if not batch.done.done():
                 batch.done.set_exception(_unanswered(error, batch.answers))
         self._batches.clear()
         self._vacancy.set()
 
     async def _wait_for_room(self) -> None:
-        while True:
+        while not self.has_room:
             if self.lost.done():
                 raise self.lost.result()
             if not self.writable:
                 await self.room_to_write()
-            elif len(self._batches) >= CALLS_IN_FLIGHT_MAX:
+            else:
                 self._vacancy.clear()
                 await self._vacancy.wait()
-            else:
-                return
 
 
 def _why_unsendable(message: Message, other: MessageDecoder) -> tuple[str, str]:
@@ -358,6 +373,8 @@ def _why_unsendable(message: Message, other: MessageDecoder) -> tuple[str, str]:
 
 def answered_by(answer: Answer, reply: type[Reply]) -> Reply:
     """The answer, if it is what was asked for; a refusal is raised as the error of its code."""
+    if type(answer) is reply:
+        return answer
     if isinstance(answer, Failed):
         raise answer.error()
     if not isinstance(answer, reply):
