@@ -23,6 +23,8 @@ BODY = b"x" * 100
 SETTINGS = ["--set=streams.shards=4", "--set=streams.generation_bytes_max=1048576"]
 SEALED_S_MAX = 60
 CASE = "one topic of 100"
+LIMIT = 1_000
+"""Messages of a batch, where a query reads a topic step by step."""
 
 
 async def publish(address: str, count: int) -> None:

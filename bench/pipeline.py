@@ -143,6 +143,7 @@ class Bench:
             self._write,
             self._digest_and_diff,
             self._read_one_topic,
+            self._stream_one_topic,
         ):
             case()
             name = case.__name__.strip("_").replace("_", " ")
@@ -216,6 +217,38 @@ class Bench:
         )
         self._report.row(
             one_topic.CASE, "cpu_s", one.cpu_s, "cpu_s", peer="all topics", peer_value=every.cpu_s
+        )
+
+    def _stream_one_topic(self) -> None:
+        """The same topic by a query whose batches are limited, beside one that reads all in as many."""
+        count = self._plan.messages // ONE_TOPIC_SHARE
+        batches: dict[str, int] = {}
+
+        def until_it_has_all(name: str, topics: str, limit: int) -> None:
+            frame = (
+                self._session.readStream.format("moorline")
+                .options(path=self._data, topics=topics, startingOffsets="earliest")
+                .option("maxOffsetsPerTrigger", limit)
+                .load()
+            )
+            # A checkpoint of its own: each turn reads from the beginning.
+            state = tempfile.mkdtemp(dir=self._folder)
+            writer = frame.writeStream.format("noop").option("checkpointLocation", state)
+            query = writer.trigger(availableNow=True).start()
+            query.awaitTermination()
+            batches[name] = len([one for one in query.recentProgress if one.numInputRows])
+
+        one, every = self._in_turns(
+            lambda: until_it_has_all("one", one_topic.ONE, one_topic.LIMIT),
+            lambda: until_it_has_all("all", one_topic.ALL, one_topic.LIMIT * one_topic.TOPICS),
+        )
+        case = f"{one_topic.CASE} in batches of {one_topic.LIMIT:,}"
+        least = -(-count // one_topic.TOPICS // one_topic.LIMIT)
+        self._report.row(
+            case, "batches", batches["one"], "batches", peer="as few as can be", peer_value=least
+        )
+        self._report.row(
+            case, "cpu_s", one.cpu_s, "cpu_s", peer="all topics", peer_value=every.cpu_s
         )
 
     def _archive(self) -> None:

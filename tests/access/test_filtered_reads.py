@@ -147,6 +147,7 @@ async def test_how_far_streams_go_is_told_to_whoever_may_read_what_it_names(
     asked = (
         (DescribeCluster, ClusterDescribed),
         (DescribeShards, ShardsDescribed),
+        (partial(DescribeShards, since=[(0, 0)], counts=[(0, 9)]), ShardsDescribed),
         (partial(FindOffsets, time_us=0), OffsetsFound),
     )
     async with server.connected("alice") as alice:

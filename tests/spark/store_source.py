@@ -1,11 +1,11 @@
 """A node's own streams as any reader of streams asks for them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from moorline.core.frames.block import Block
 from moorline.core.stream import Extent, Gap, Shard, Stream
 from moorline.journal.streams.segment_file import DiskSegment
-from moorline.journal.streams.source import DescribedShards
+from moorline.journal.streams.source import Counted, DescribedShards
 from moorline.journal.streams.view import StreamView
 
 
@@ -38,6 +38,17 @@ class StoreStreams:
             Shard(self._home, number): self._store.offset_at(number, time_us)
             for number in self._store.shard_numbers
         }
+
+    def count_matching(
+        self, since: Mapping[Shard, int], filters: Sequence[str], count_max: Mapping[Shard, int]
+    ) -> dict[Shard, Counted]:
+        found = {}
+        for shard, at in since.items():
+            extents = self._store.since(shard.number, at, self._store.stream_count)
+            found[shard] = self._store.count_matching(
+                shard.number, extents, at, filters, count_max[shard]
+            )
+        return found
 
     def read(self, stream: Stream, offset: int, bytes_max: int) -> Block | Gap | None:
         return self._store.read(stream.shard_number, stream.generation, offset, bytes_max)

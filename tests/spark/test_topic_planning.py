@@ -1,8 +1,9 @@
 """Readers of topics without Spark, called as Spark calls them: what is planned, refused and left out."""
 
+import copy
+import itertools
 import shutil
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from moorline.core.frames.frame import encode_headers
 from moorline.errors import ConfigError, Malformed, MessagesGone, NotFound
 from moorline.journal.disk import FileDisk
 from moorline.journal.streams import seal
+from moorline.journal.streams.generation import TOPICS
 from moorline.journal.streams.store import StreamOptions, StreamStore
 from moorline.limits import SPARK_PARTITIONS_MAX
 from moorline.spark import topic_reader
@@ -72,13 +74,16 @@ def seal_all(store: StreamStore) -> None:
         store.upkeep.sealed(shard, generation, store.upkeep.seal(shard, generation)())
 
 
-def fill(root: Path, *, topics: int = 3) -> None:
+def fill(root: Path, *, topics: int = 3, are_all_sealed: bool = False) -> None:
     """Messages of a millisecond each, in several generations of two shards; then a few more."""
     store = opened(root, iter(range(SECOND_US, 10**12, 1_000)))
     for number in range(COUNT):
         append(store, f"early/{number % topics}", number)
         if number % 100 == 99:
             commit(store)
+    if are_all_sealed:
+        store.upkeep.roll(10**15)
+        commit(store)
     seal_all(store)
     append(store, "late", COUNT)
     commit(store)
@@ -251,12 +256,62 @@ def test_a_limit_is_shared_in_proportion(filled: Path) -> None:
     ends = [start]
     while (end := reader.latestOffset(ends[-1], limit)) != ends[-1]:
         ends.append(end)
-    counts = [sum(end.values()) - sum(before.values()) for before, end in pairwise(ends)]
+    counts = [sum(end.values()) - sum(before.values()) for before, end in itertools.pairwise(ends)]
     assert sum(counts) == COUNT + 1
     assert max(counts) <= 101
     first = ends[1]
     assert 85 <= first["node-1/0"] <= 91, "nine tenths wait in that shard"
     assert 9 <= first["node-1/1"] <= 15
+
+
+def batches_of(reader: TopicStreamReader) -> list[list[int]]:
+    """The messages of each batch, until there is nothing more."""
+    limit, start, found = reader.getDefaultReadLimit(), reader.initialOffset(), []
+    while (end := reader.latestOffset(start, limit)) != start:
+        # As after a restart: of the batch there are but its two places.
+        again = copy.deepcopy(reader)
+        again._initial = None
+        made = [batch for part in again.partitions(start, end) for batch in again.read(part)]
+        found.append(numbers(pa.Table.from_batches(made).to_pylist()) if made else [])
+        start = end
+    return found
+
+
+def test_a_limit_counts_what_matches(tmp_path: Path) -> None:
+    fill(tmp_path, are_all_sealed=True)
+    everything = list(range(2, COUNT, 3))
+    options: Any = {"topics": "early/2", "maxOffsetsPerTrigger": "10"}
+    batches = batches_of(stream_reader(tmp_path, **options))
+    assert sorted(itertools.chain(*batches)) == everything
+    assert max(map(len, batches)) <= 11
+    assert len(batches) <= len(everything) // 10 + 2, "as many as those that match need"
+    # Without lists nobody knows: then the messages of others count, and nothing is missing.
+    for path in (tmp_path / "streams").rglob(f"*{TOPICS}"):
+        path.unlink()
+    unknown = batches_of(stream_reader(tmp_path, **options))
+    assert sorted(itertools.chain(*unknown)) == everything
+    assert len(unknown) > 2 * len(batches)
+
+
+def test_where_nothing_matches_a_batch_goes_on(tmp_path: Path) -> None:
+    fill(tmp_path, are_all_sealed=True)
+    batches = batches_of(stream_reader(tmp_path, topics="nothing/+", maxOffsetsPerTrigger="5"))
+    # The one message in the stream that grows is of nobody knows which topic.
+    assert batches == [[]]
+
+
+def test_the_least_of_a_batch_is_of_what_matches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(tmp_path, are_all_sealed=True)
+    now_ms = 0
+    monkeypatch.setattr(topic_reader, "_now_ms", lambda: now_ms)
+    options: Any = {"topics": "nothing/#", "minOffsetsPerTrigger": "400", "maxTriggerDelay": "90s"}
+    reader = stream_reader(tmp_path, **options)
+    start = reader.initialOffset()
+    assert reader.latestOffset(start, ReadAllAvailable()) == start, "900 of others are nothing"
+    now_ms = 90_000
+    assert reader.latestOffset(start, ReadAllAvailable()) != start
 
 
 def test_too_few_messages_wait_until_the_delay_is_over(

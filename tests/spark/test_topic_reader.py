@@ -335,6 +335,19 @@ def test_a_stream_until_it_has_caught_up(
     assert sum(progress.numInputRows for progress in again.recentProgress) == 0
 
 
+def test_a_limit_counts_what_matches(
+    spark: SparkSession, node: NodeProcess, published: list[Message], tmp_path: Path
+) -> None:
+    options = {"topics": "orders/eu/1", "startingOffsets": "earliest"}
+    query = begin(spark, node, tmp_path, "out", **options, maxOffsetsPerTrigger="200")
+    query.awaitTermination()
+    wanted = [one for one in published if one.topic == "orders/eu/1"]
+    assert read(spark.read.parquet(str(tmp_path / "out")).collect()) == wanted
+    batches = [progress.numInputRows for progress in query.recentProgress]
+    assert max(batches) <= 201
+    assert len(batches) <= len(wanted) // 200 + 2, f"of {COUNT} messages, {len(wanted)} match"
+
+
 def test_a_stream_that_runs_gets_what_is_published(spark: SparkSession, tmp_path: Path) -> None:
     with NodeProcess(tmp_path / "data", "--set=streams.shards=2") as node:
         asyncio.run(publish(node.address, 100))

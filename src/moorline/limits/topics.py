@@ -209,6 +209,10 @@ PICK_SHARE_MAX = 1 / 32
 """Of the messages of a stream. To pick one costs as much as to read some twenty of those that follow each
 other: above it, everything is read."""
 
+COUNTED_STREAMS_MAX = 64
+"""Streams whose lists one call looks at for how many messages may match: each is up to a MiB of names, and
+where nothing matches there is no other end."""
+
 PICK_NEAR_BYTES = 8 * KIB
 """Picked frames that are nearer to each other are read together, with what is between them."""
 

@@ -12,6 +12,7 @@ from moorline.core.stream import RETENTION, Extent, Gap, SegmentPart, Shard, Str
 from moorline.errors import ConnectionLost, JournalDamaged, Untrusted
 from moorline.journal.streams.segment import SEGMENT_HEAD, head_of
 from moorline.journal.streams.source import (
+    Counted,
     DescribedShards,
     SegmentParts,
     ShardBounds,
@@ -211,6 +212,30 @@ class NodeStreams:
             if isinstance(told, BaseException):
                 raise told
             found.update({Shard(node, shard): at for shard, at in told.offsets})
+        return found
+
+    def count_matching(
+        self, since: Mapping[Shard, int], filters: Sequence[str], count_max: Mapping[Shard, int]
+    ) -> dict[Shard, Counted]:
+        """Of what the nodes know; of an older program, and of one that is away, nothing."""
+        homes = {shard.home for shard in since} & self._known.keys() - set(self._silent)
+        works = {}
+        for home in sorted(homes):
+            own = [shard for shard in since if shard.home == home]
+            make = partial(
+                DescribeShards,
+                since=[(shard.number, since[shard]) for shard in own],
+                filters=list(filters),
+                counts=[(shard.number, count_max[shard]) for shard in own],
+            )
+            works[home] = self._links.ask(self._known[home], make, ShardsDescribed)
+        found: dict[Shard, Counted] = {}
+        for home, told in self._links.together(works).items():
+            if isinstance(told, BaseException):
+                raise told
+            found |= {
+                Shard(home, number): Counted(upto, count) for number, upto, count in told.counted
+            }
         return found
 
     def _reached(self, node: str) -> tuple[str, ...]:

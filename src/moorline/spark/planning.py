@@ -90,19 +90,29 @@ def check_order(start: Offsets, end: Offsets) -> None:
             )
 
 
+def waiting(start: Offsets, end: Offsets) -> int:
+    """How many messages there are between, of all topics."""
+    return sum(max(0, upto - start.get(shard, upto)) for shard, upto in end.items())
+
+
 def limited(start: Offsets, end: Offsets, rows_max: int) -> Offsets:
     """At most so many messages, of each shard a part that goes with what waits in it."""
-    waiting = {shard: max(0, end[shard] - start.get(shard, end[shard])) for shard in end}
-    total = sum(waiting.values())
-    if total <= rows_max:
+    if waiting(start, end) <= rows_max:
         return end
-    found = dict(end)
-    for shard, count in waiting.items():
-        if count:
-            # At least one of each, or a shard with little in it would wait for ever.
-            share = max(1, rows_max * count // total)
-            found[shard] = start[shard] + min(share, count)
-    return found
+    behind = {shard: max(0, at - start.get(shard, at)) for shard, at in end.items()}
+    shares = shared_out(behind, rows_max)
+    return {
+        shard: start[shard] + shares[shard] if behind[shard] else at for shard, at in end.items()
+    }
+
+
+def shared_out(waiting: dict[str, int], rows_max: int) -> dict[str, int]:
+    """Of each shard how many, where more wait than there shall be."""
+    total = sum(waiting.values())
+    # At least one of each, or a shard with little in it would wait for ever.
+    return {
+        shard: min(max(1, rows_max * count // total), count) for shard, count in waiting.items()
+    }
 
 
 def ranges(

@@ -5,7 +5,7 @@ from typing import Protocol, TypeVar
 
 from moorline.core.stream import Shard
 from moorline.journal.streams.folder import FolderStreams
-from moorline.journal.streams.source import StreamSource
+from moorline.journal.streams.source import Counted, StreamSource
 from moorline.spark.node_streams import NodeStreams
 from moorline.spark.options import Endpoint, Offsets
 from moorline.spark.planning import Described
@@ -38,6 +38,12 @@ def described(streams: StreamSource, since: Offsets) -> Described:
 
 def offsets_at(streams: StreamSource, time_us: int) -> Offsets:
     return named(streams.offsets_at(time_us))
+
+
+def counted(
+    streams: StreamSource, since: Offsets, filters: Sequence[str], count_max: Offsets
+) -> dict[str, Counted]:
+    return named(streams.count_matching(shards_of(since), filters, shards_of(count_max)))
 
 
 def shards_of(offsets: Offsets) -> dict[Shard, int]:

@@ -25,7 +25,9 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from moorline.errors import ConnectionLost, Denied, MessagesGone, NotFound, Untrusted
+from moorline.journal.streams.source import Counted
 from moorline.limits import SPARK_GAPS_TOLD_MAX, SPARK_NAMES_TOLD_MAX
+from moorline.spark.batch_limit import is_enough, limited_by_matches, may_count
 from moorline.spark.endpoint_errors import naming_endpoint
 from moorline.spark.frames import Batches
 from moorline.spark.gap_rows import GAP, GapPartition, of_gaps, of_messages, without_gap
@@ -47,10 +49,11 @@ from moorline.spark.planning import (
     ranges,
     resolved,
     tasks,
+    waiting,
 )
 from moorline.spark.runs import ReadGap, runs
 from moorline.spark.stopping import stop_on_sigterm
-from moorline.spark.streams import Streams, described, offsets_at, opened
+from moorline.spark.streams import Streams, counted, described, offsets_at, opened
 
 log = logging.getLogger("moorline.spark")
 
@@ -343,13 +346,12 @@ class TopicStreamReader(TopicReads, DataSourceStreamReader, SupportsTriggerAvail
         stop_on_sigterm()
         bounds, shard_extents = self.described(start, needs_all=False)
         end = self._reached(start, bounds)
-        waiting = sum(end[shard] - start[shard] for shard in start)
         self._ended = start
-        if self._waits_for_more(waiting, is_grown=len(end) > len(start)):
+        if self._waits_for_more(start, end):
             return start
         self._batch_ms = _now_ms()
         if isinstance(limit, ReadMaxRows):
-            end = limited(start, end, limit.max_rows)
+            end = self._limited(start, end, limit.max_rows)
         # Spark asks for the progress of a batch before it is planned: what is gone shall be in it.
         self.report(ranges(start, end, shard_extents)[1])
         self._ended = end
@@ -372,11 +374,27 @@ class TopicStreamReader(TopicReads, DataSourceStreamReader, SupportsTriggerAvail
             found[shard] = max(start[shard], upto)
         return found
 
-    def _waits_for_more(self, waiting: int, *, is_grown: bool) -> bool:
+    def _limited(self, start: Offsets, end: Offsets, rows_max: int) -> Offsets:
+        """The limit counts what may match, as far as that is known; what cannot is passed over."""
+        if waiting(start, end) <= rows_max:
+            return end
+        if may_count(self.options.filters):
+            return limited_by_matches(start, end, rows_max, self._count)
+        return limited(start, end, rows_max)
+
+    def _count(self, since: Offsets, count_max: Offsets) -> dict[str, Counted]:
+        return counted(self.streams(), since, self.options.filters, count_max)
+
+    def _waits_for_more(self, start: Offsets, end: Offsets) -> bool:
         """Whether there is too little for a batch yet."""
-        if self._goal is not None or is_grown or waiting >= self.options.min_offsets:
+        rows_min = self.options.min_offsets
+        if self._goal is not None or len(end) > len(start) or not rows_min:
             return False
-        return _now_ms() - self._batch_ms < self.options.max_delay_ms
+        if _now_ms() - self._batch_ms >= self.options.max_delay_ms:
+            return False
+        if waiting(start, end) < rows_min:
+            return True
+        return may_count(self.options.filters) and not is_enough(start, end, rows_min, self._count)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """The ends of all shards, how far they are behind the batch, and what this run found gone."""

@@ -4,15 +4,16 @@ import asyncio
 from collections.abc import Generator
 
 from moorline.access.demands import Demands
-from moorline.access.guard import Declarations, heavy, needs, needs_each, nodes_only
+from moorline.access.guard import Declarations, demand, heavy, needs, needs_each, nodes_only
 from moorline.config.settings import Streams as Settings
-from moorline.core.access.right import LIST, WRITE
+from moorline.core.access.right import LIST, SUBSCRIBE, WRITE
 from moorline.core.group.message import LeaderMessage
 from moorline.core.stream import Extent
 from moorline.core.topic import check_filter
 from moorline.errors import TooLarge
 from moorline.journal.streams.retained import Entry
 from moorline.limits import (
+    COUNTED_STREAMS_MAX,
     STREAM_NEWS_MS,
     STREAMS_AT_ONCE_MAX,
     STREAMS_PER_PAGE_MAX,
@@ -20,7 +21,7 @@ from moorline.limits import (
 from moorline.net.session import Session, each
 from moorline.net.slices import in_slices
 from moorline.net.turns import Turns
-from moorline.topics.filtered_reads import lists_or_reads
+from moorline.topics.filtered_reads import lists_or_reads, paths_read
 from moorline.topics.paths import (
     TOPICS,
     all_topics,
@@ -94,7 +95,7 @@ class TopicBroker:
             Publish: needs_each(WRITE, topics_published, self.publishing.heard, below=TOPICS),
             ListTopics: heavy(needs(LIST, topics_listed, turns.later(self._list_topics))),
             DescribeStreams: heavy(needs(LIST, all_topics, turns.spawned(self._describe))),
-            DescribeShards: heavy(lists_or_reads(each(self._describe_shards))),
+            DescribeShards: heavy(lists_or_reads(turns.spawned(self._describe_shards))),
             WatchStreams: nodes_only(each(self._watch)),
             ReadStream: heavy(self._reads.declared(turns)),
             FindOffsets: heavy(lists_or_reads(turns.spawned(self._find_offsets))),
@@ -156,14 +157,38 @@ class TopicBroker:
             yield
         return facts
 
-    def _describe_shards(self, session: Session, call: DescribeShards) -> ShardsDescribed:  # noqa: ARG002
+    async def _describe_shards(self, session: Session, call: DescribeShards) -> Answer:
         store = self.streams.store
+        if call.counts:
+            counted = await self._counted(call)
+            # The disk took its time: the right is asked for once more.
+            for path in paths_read(call):
+                demand(session.rights, SUBSCRIBE, path)
+            return ShardsDescribed(call.call, store.bounds(), [], counted=counted)
         found: list[Extent] = []
         for shard, offset in call.since:
             # One more than fits says that there are more.
             found += store.since(shard, offset, STREAMS_PER_PAGE_MAX + 1 - len(found))
         is_more = len(found) > STREAMS_PER_PAGE_MAX
         return ShardsDescribed(call.call, store.bounds(), found[:STREAMS_PER_PAGE_MAX], is_more)
+
+    async def _counted(self, call: DescribeShards) -> list[tuple[int, int, int]]:
+        """Without filters it is not known what is wanted: then nothing is counted."""
+        for text in call.filters:
+            check_filter(text)
+        counts = dict(call.counts)
+        since = [(shard, at) for shard, at in dict(call.since).items() if shard in counts]
+        streams_max = max(1, COUNTED_STREAMS_MAX // max(1, len(since)))
+        found = []
+        for shard, at in since if call.filters else ():
+            extents = self.streams.store.since(shard, at, streams_max)
+            if extents:
+                count = self.streams.store.count_matching
+                upto, matches = await asyncio.to_thread(
+                    count, shard, extents, at, call.filters, counts[shard]
+                )
+                found.append((shard, upto, matches))
+        return found
 
     async def retained(self, filter_text: str, principal: str) -> list[Entry]:
         """The retained messages that match, those that say "none any more" included."""

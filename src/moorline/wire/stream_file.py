@@ -98,20 +98,33 @@ class DescribeShards(Call, frozen=True, gc=False, tag=47):
     """How far the shards of this node go, and the streams of some of them from an offset on.
 
     `since` has (shard, offset): streams that end behind it are told, of shards that are not named none.
+
+    `counts` has (shard, count), of shards that `since` names: how far so many messages go from there on that
+    a filter may take. Then no streams are told.
     """
 
     since: Annotated[list[tuple[Number, Number]], Meta(max_length=STREAM_SHARDS_MAX)] = field(
         default_factory=list
     )
     filters: ReadFilters = field(default_factory=list)
+    counts: Annotated[list[tuple[Number, Number]], Meta(max_length=STREAM_SHARDS_MAX)] = field(
+        default_factory=list
+    )
 
 
 class ShardsDescribed(Answer, frozen=True, gc=False, tag=49):
-    """`shards` are (shard, first, end), all of them; with `is_more` there are more streams than told."""
+    """`shards` are (shard, first, end), all of them; with `is_more` there are more streams than told.
+
+    `counted` are (shard, upto, count): of the messages to before `upto` so many may match, and no other does.
+    It may be less than was asked for. A node of an older program counts nothing, and tells streams.
+    """
 
     shards: Annotated[list[tuple[int, int, int]], RowsMax]
     streams: Annotated[list[Extent], RowsMax]
     is_more: bool = False
+    counted: Annotated[list[tuple[int, int, int]], Meta(max_length=STREAM_SHARDS_MAX)] = field(
+        default_factory=list
+    )
 
 
 COMMANDS = DescribeCluster | ReadStreamFile | ReadMatching | DescribeShards

@@ -8,7 +8,7 @@ the log of small commits has counts too, as it would behind a start.
 import contextlib
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +22,7 @@ from moorline.journal.overlay import OverlayDisk
 from moorline.journal.read_only_disk import ReadOnlyDisk, ReadOnlyFile
 from moorline.journal.streams.generation import INDEX, SEAL, SEGMENT, Generation
 from moorline.journal.streams.layout import folder_of, path_of
+from moorline.journal.streams.match_count import count_in_file, counted
 from moorline.journal.streams.patched_disk import PatchedDisk
 from moorline.journal.streams.seal import Summary, read_summary
 from moorline.journal.streams.segment import (
@@ -34,7 +35,8 @@ from moorline.journal.streams.segment import (
 )
 from moorline.journal.streams.segment_file import DiskSegment
 from moorline.journal.streams.segment_index import ENTRY_BYTES
-from moorline.journal.streams.source import DescribedShards, ShardBounds
+from moorline.journal.streams.source import Counted, DescribedShards, ShardBounds
+from moorline.limits import COUNTED_STREAMS_MAX
 
 log = logging.getLogger("moorline.spark")  # as users filter it
 
@@ -276,6 +278,25 @@ class FolderStreams:
             # Negative: the end so far, and perhaps not the last one.
             found[shard] = offset if offset < end else -end - 1
         return {shard: at if at >= 0 else -at - 1 for shard, at in found.items()}
+
+    def count_matching(
+        self, since: Mapping[Shard, int], filters: Sequence[str], count_max: Mapping[Shard, int]
+    ) -> dict[Shard, Counted]:
+        def part(extent: Extent, at: int, left: int) -> Counted | None:
+            segment = self.segment(extent.stream) if extent.sealed else None
+            if segment is None:
+                return None
+            try:
+                return count_in_file(segment, segment.topics_at, filters, at, left)
+            finally:
+                segment.close()
+
+        streams_max = max(1, COUNTED_STREAMS_MAX // max(1, len(since)))
+        shard_extents = self.described(since).shard_extents
+        return {
+            shard: counted(extents[:streams_max], since[shard], count_max[shard], part)
+            for shard, extents in shard_extents.items()
+        }
 
     def read(self, stream: Stream, offset: int, bytes_max: int) -> Block | Gap | None:
         """By the code that the node reads with, over a disk that it cannot change."""

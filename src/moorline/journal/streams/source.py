@@ -8,7 +8,7 @@ by block, as the store cuts and checks them; or as a `SegmentFile`, whose bytes 
 An offset means the same in all of them: a reader that has another place to ask goes on there.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from moorline.core.frames.block import Block
@@ -25,6 +25,13 @@ class DescribedShards(NamedTuple):
 
     bounds: ShardBounds
     shard_extents: dict[Shard, list[Extent]]
+
+
+class Counted(NamedTuple):
+    """Of the messages from an offset on to before `upto`, `matches` may match, and no other does."""
+
+    upto: int
+    matches: int
 
 
 class SegmentFile(Protocol):
@@ -67,6 +74,13 @@ class StreamSource(Protocol):
 
     def offsets_at(self, time_us: int) -> dict[Shard, int]:
         """The first message of each shard that is not older; its end if all are."""
+
+    def count_matching(
+        self, since: Mapping[Shard, int], filters: Sequence[str], count_max: Mapping[Shard, int]
+    ) -> dict[Shard, Counted]:
+        """Of shards how far so many messages go, from an offset on, that a filter may take. Some streams of
+        each are looked at, so that it may end before there are so many; of whom nothing is known is left out.
+        """
 
     def read(self, stream: Stream, offset: int, bytes_max: int) -> Block | Gap | None:
         """What follows the offset in that stream: frames within so many bytes, or else one; or what of it is

@@ -5,7 +5,7 @@ The loop asks; what reads the disk says so, and is for a thread.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from moorline.core.frames.block import Block
 from moorline.core.frames.picked import Picked
@@ -13,10 +13,12 @@ from moorline.core.sets.digest import Digest
 from moorline.core.stream import Extent, Gap, Stream
 from moorline.journal.disk import Disk
 from moorline.journal.streams.generation import SEAL, Generation
+from moorline.journal.streams.match_count import count_in_file, count_in_memory, counted
 from moorline.journal.streams.seal import Seal, read_seal
 from moorline.journal.streams.segment import SegmentGap
 from moorline.journal.streams.segment_file import DiskSegment
 from moorline.journal.streams.shard import ShardLog
+from moorline.journal.streams.source import Counted
 from moorline.journal.streams.tail import ReadNow
 from moorline.journal.streams.topic_picks import KnownCandidates, Wish, pick
 
@@ -211,6 +213,31 @@ class StreamView:
             return None  # retention was faster, or an older program has sealed it
         finally:
             segment.close()
+
+    def count_matching(
+        self,
+        shard: int,
+        extents: Sequence[Extent],
+        offset: int,
+        filters: Sequence[str],
+        count_max: int,
+    ) -> Counted:
+        """How far so many messages go in these streams of a shard that a filter may take. Reads the disk."""
+        log = self._shards[shard]
+
+        def part(extent: Extent, at: int, left: int) -> Counted | None:
+            found = log.find(extent.stream.generation)
+            if found is None:
+                return None  # retention was faster
+            if found.summary is None:
+                return count_in_memory(log.tail, filters, at, extent.end, left)
+            segment = DiskSegment(self._disk, found.path, found.head, found.end, found.size_bytes)
+            try:
+                return count_in_file(segment, segment.topics_at, filters, at, left)
+            finally:
+                segment.close()
+
+        return counted(extents, offset, count_max, part)
 
     def segment(self, shard: int, generation: int) -> DiskSegment | None:
         """Its files as they are now, for whoever decodes them; None if it is gone. Opens nothing yet."""
