@@ -8,35 +8,33 @@ SECONDS = 0.05
 WITHIN_S = 20
 
 
-class Waiting:
-    """A call that waits for an answer, or for its time to pass."""
+class Calls:
+    """Calls that wait for an answer, or for their time to pass."""
 
-    def __init__(self) -> None:
-        self.answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    def __init__(self, seconds: float) -> None:
+        self.shared = SharedDeadline(seconds, self.end)
+        self.answers: dict[int, asyncio.Future[str]] = {}
 
-    def end(self) -> None:
-        assert not self.answer.done(), "it is over"
-        self.answer.set_result("no time left")
+    def end(self, number: int) -> None:
+        self.answers[number].set_result("no time left")
 
-    async def made(self, shared: SharedDeadline, number: int) -> str:
-        shared.begin(number, self)
+    async def make(self, number: int) -> str:
+        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.answers[number] = answer
+        self.shared.begin(number)
         try:
-            return await self.answer
+            return await answer
         finally:
-            shared.over(number)
+            self.shared.over(number)
 
 
 async def test_each_call_ends_in_its_time_and_those_that_were_answered_do_not() -> None:
-    loop, shared, calls = (
-        asyncio.get_running_loop(),
-        SharedDeadline(SECONDS),
-        [Waiting(), Waiting(), Waiting()],
-    )
+    loop, calls = asyncio.get_running_loop(), Calls(SECONDS)
     ended: list[tuple[int, str, float]] = []
 
     async def timed(number: int) -> None:
         begun_s = loop.time()
-        text = await calls[number].made(shared, number)
+        text = await calls.make(number)
         ended.append((number, text, loop.time() - begun_s))
 
     async with asyncio.timeout(WITHIN_S), asyncio.TaskGroup() as group:
@@ -45,31 +43,31 @@ async def test_each_call_ends_in_its_time_and_those_that_were_answered_do_not() 
         group.create_task(timed(1))
         group.create_task(timed(2))
         await asyncio.sleep(0)
-        calls[1].answer.set_result("answered")
+        calls.answers[1].set_result("answered")
     assert [one[:2] for one in ended] == [(1, "answered"), (0, "no time left"), (2, "no time left")]
     # A loop's clock may be a millisecond early.
     assert all(took_s > SECONDS - 0.002 for _, text, took_s in ended if text != "answered")
 
 
 async def test_behind_a_pause_the_next_call_has_its_time_again() -> None:
-    shared = SharedDeadline(SECONDS)
+    calls = Calls(SECONDS)
     async with asyncio.timeout(WITHIN_S):
         for number in range(3):
-            assert await Waiting().made(shared, number) == "no time left"
+            assert await calls.make(number) == "no time left"
 
 
 async def test_it_says_until_when_a_call_has_time() -> None:
-    loop, shared = asyncio.get_running_loop(), SharedDeadline(WITHIN_S)
+    loop, shared = asyncio.get_running_loop(), Calls(WITHIN_S).shared
     begun_s = loop.time()
-    assert shared.begin(1, Waiting()) >= begun_s + WITHIN_S
+    assert shared.begin(1) >= begun_s + WITHIN_S
     shared.over(1)
     shared.over(1)
     assert not shared._calls
 
 
 async def test_many_calls_set_one_timer() -> None:
-    shared, calls = SharedDeadline(WITHIN_S), [Waiting() for _ in range(100)]
-    loop, timers = asyncio.get_running_loop(), 0
+    calls = Calls(WITHIN_S)
+    shared, loop, timers = calls.shared, asyncio.get_running_loop(), 0
 
     class Counting:
         """The loop, and how many timers it was asked for."""
@@ -81,11 +79,11 @@ async def test_many_calls_set_one_timer() -> None:
             timers += 1
 
     shared._loop = Counting()  # type: ignore[assignment]
-    tasks = [asyncio.create_task(call.made(shared, n)) for n, call in enumerate(calls)]
+    tasks = [asyncio.create_task(calls.make(number)) for number in range(100)]
     await asyncio.sleep(0)
     assert len(shared._calls) == 100
-    for call in calls:
-        call.answer.set_result("answered")
+    for answer in calls.answers.values():
+        answer.set_result("answered")
     assert await asyncio.gather(*tasks) == ["answered"] * 100
     assert timers == 1
     assert not shared._calls

@@ -25,6 +25,7 @@ from moorline.core.staying import Staying, StayState
 from moorline.errors import ConnectionLost, OutcomeUnknown, Refused, Unreachable
 from moorline.limits import CLIENT_ASKS_MAX
 from moorline.net.caller import Batch, Caller, Heard, Make, answered_by, answers_before
+from moorline.net.own_loop import OwnLoop
 from moorline.wire.message import Answer, Failed
 
 Reply = TypeVar("Reply", bound=Answer)
@@ -38,12 +39,19 @@ class Verdict(NamedTuple):
     why: str = ""
 
 
-class Ask:
-    __slots__ = ("has_left", "verdict")
+OnLink = tuple[Sequence[Make], Batch, bool]
+"""Calls that left at once, of which the machine knows nothing yet: how to make them, the answers so far, and
+whether they must arrive."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+
+class Ask:
+    __slots__ = ("has_left", "left", "verdict")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, left: OnLink | None = None) -> None:
+        """`left` is what left at once, before the machine knew of it."""
         self.verdict: asyncio.Future[Verdict] = loop.create_future()
-        self.has_left = False
+        self.left = left
+        self.has_left = left is not None
 
     def begun(self) -> None:
         self.has_left = True
@@ -51,31 +59,6 @@ class Ask:
     def put(self, verdict: Verdict) -> None:
         if not self.verdict.done():
             self.verdict.set_result(verdict)
-
-
-class OnLink:
-    """Calls that left at once, of which the machine knows nothing yet."""
-
-    __slots__ = ("batch", "link", "makes", "must_arrive", "number")
-
-    def __init__(
-        self,
-        link: "AskingLink",
-        number: int,
-        makes: Sequence[Make],
-        batch: Batch,
-        *,
-        must_arrive: bool,
-    ) -> None:
-        self.link = link
-        self.number = number
-        self.makes = makes
-        self.batch = batch
-        self.must_arrive = must_arrive
-
-    def end(self) -> None:
-        """Their time has passed."""
-        self.link.out_of_time(self)
 
 
 class OutOfTime(Exception):
@@ -87,14 +70,19 @@ class AskingLink:
 
     def __init__(self, asking: Staying, deadline_s: float | None) -> None:
         self._loop = asyncio.get_running_loop()
+        self._own_loop = OwnLoop()
         self._machine = asking
         self._deadline_s = deadline_s
-        self._deadline = None if deadline_s is None else SharedDeadline(deadline_s)
+        self._deadline = (
+            None if deadline_s is None else SharedDeadline(deadline_s, self._end_in_time)
+        )
         self._numbers = itertools.count(1)
         self._asks: dict[int, Ask] = {}
         """Those that the machine knows."""
         self._on_link: dict[int, OnLink] = {}
         """Those that it does not know: while it is up, in the order in which they were made."""
+        self._up: Caller | None = None
+        """The connection by which calls leave at once, as long as the machine is up."""
         self._caller: Caller | None = None
         self._why: Exception | None = None
         """What the last dial that led to nobody met."""
@@ -107,7 +95,7 @@ class AskingLink:
         return self._machine.state is StayState.UP
 
     def check_loop(self) -> None:
-        if asyncio.get_running_loop() is not self._loop and self._caller is not None:
+        if not self._own_loop.is_here and self._caller is not None:
             self._caller.check_loop()
 
     def _post(self, event: Event) -> None:
@@ -153,80 +141,82 @@ class AskingLink:
         self.check_loop()
         if not makes:
             return [], self._caller
-        deadline_s, caller = deadline_of(self._deadline_s), self._caller
-        if caller is None or not self._leaves_at_once(caller, deadline_s):
+        deadline_s, caller, shared = deadline_of(self._deadline_s), self._up, self._deadline
+        if (
+            caller is None
+            or not caller.has_room
+            or (deadline_s is not None and deadline_s != self._deadline_s)
+            or len(self._on_link) + len(self._asks) >= CLIENT_ASKS_MAX
+        ):
             return await self._by_machine(
                 makes, deadline_s, heard=heard, unheard=unheard, must_arrive=must_arrive
             )
         number, batch = next(self._numbers), caller.begin(makes, heard, unheard)
-        on_link = OnLink(self, number, makes, batch, must_arrive=must_arrive)
-        self._on_link[number] = on_link
-        shared = self._deadline if deadline_s is not None else None
-        ends_s = shared.begin(number, on_link) if shared is not None else None
+        self._on_link[number] = (makes, batch, must_arrive)
+        if deadline_s is None:
+            shared = None
+        ends_s = shared.begin(number) if shared is not None else None
         try:
             return await batch.done, caller
         except asyncio.CancelledError:
             caller.give_up(batch, must_arrive=must_arrive)
             raise
         except (ConnectionLost, Refused, OutOfTime) as error:
-            return await self._interrupted(on_link, error, ends_s, heard=heard, unheard=unheard)
+            answered = self._interrupted(
+                number, error, ends_s, makes, heard=heard, unheard=unheard, must_arrive=must_arrive
+            )
+            return await answered
         finally:
             if shared is not None:
                 shared.over(number)
             if self._on_link.pop(number, None) is None:
                 self._withdraw(number)
 
-    def _leaves_at_once(self, caller: Caller, deadline_s: float | None) -> bool:
-        """Whether the machine would put a call on the link that is up, and that one would take it."""
-        return (
-            self._machine.state is StayState.UP
-            and caller.has_room
-            and (deadline_s is None or deadline_s == self._deadline_s)
-            and len(self._on_link) + len(self._machine) < CLIENT_ASKS_MAX
-        )
-
     async def _interrupted(
         self,
-        on_link: OnLink,
+        number: int,
         error: ConnectionLost | Refused | OutOfTime,
         ends_s: float | None,
+        makes: Sequence[Make],
         *,
         heard: Heard | None,
         unheard: Heard | None,
+        must_arrive: bool,
     ) -> tuple[list[Answer], Caller | None]:
         """What becomes of calls whose link was lost, or whose time has passed. The machine knows of them by
         now, since it was told of that."""
-        number, makes = on_link.number, on_link.makes
         ask = self._asks[number]
         if isinstance(error, OutOfTime):
             return self._ended(ask.verdict.result(), [None] * len(makes)), None
         answers = answers_before(error) or [None] * len(makes)
         left_s = None if ends_s is None else max(0.0, ends_s - self._loop.time())
         going_on = self._answered(
-            ask, makes, answers, heard=heard, unheard=unheard, must_arrive=on_link.must_arrive
+            ask, makes, answers, heard=heard, unheard=unheard, must_arrive=must_arrive
         )
         verdict = await self._answered_within(left_s, going_on, number, ask)
         return self._ended(verdict, answers), verdict.caller
 
-    def out_of_time(self, on_link: OnLink) -> None:
-        """Of calls that left at once. Those that have met the end of their link have a timer of their own."""
-        batch, caller = on_link.batch, self._caller
+    def _end_in_time(self, number: int) -> None:
+        """The time of calls that left at once has passed. Those that have met the end of their link have a
+        timer of their own."""
+        self._tell()
+        left, caller = self._asks[number].left, self._caller
+        assert left is not None, f"{number} has a timer of its own"
+        _, batch, must_arrive = left
         if batch.done.done():
             return
         assert caller is not None, "there is a link as long as calls are on it"
-        self._tell()
-        self._post(machine.DeadlinePassed(on_link.number))
-        caller.give_up(batch, must_arrive=on_link.must_arrive)
+        self._post(machine.DeadlinePassed(number))
+        caller.give_up(batch, must_arrive=must_arrive)
         batch.done.set_exception(OutOfTime())
 
     def _tell(self) -> None:
         """The machine hears of the calls that left without it, before it hears of what concerns them. It
         puts them on the link that is up, where they are."""
         on_link, self._on_link = self._on_link, {}
-        for number, one in on_link.items():
-            self._post(machine.Asked(number, kind_of(one.makes)))
-            ask = self._asks[number] = Ask(self._loop)
-            ask.begun()
+        for number, left in on_link.items():
+            self._post(machine.Asked(number, kind_of(left[0])))
+            self._asks[number] = Ask(self._loop, left)
 
     async def _by_machine(
         self,

@@ -5,10 +5,9 @@ with moorline.deadline(2.0):
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Protocol
 
 from moorline.errors import ConfigError
 
@@ -39,12 +38,6 @@ def deadline_of(default: float | None) -> float | None:
     return _SET.get(default)
 
 
-class Ends(Protocol):
-    """Whatever has a time that passes."""
-
-    def end(self) -> None: ...
-
-
 class SharedDeadline:
     """The deadline of calls that all have as long: one timer for all of them, and not one for each call.
 
@@ -52,17 +45,18 @@ class SharedDeadline:
     the order in which they began, so only the first of them is waited for.
     """
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, end: Callable[[int], object]) -> None:
+        """`end` is told of each call whose time has passed."""
         self._seconds = seconds
+        self._end = end
         self._loop = asyncio.get_running_loop()
-        self._calls: dict[int, tuple[float, Ends]] = {}
-        """When each ends, in that order."""
+        self._calls: dict[int, float] = {}
+        """By which time each ends, in that order."""
         self._is_waiting = False
 
-    def begin(self, number: int, call: Ends) -> float:
-        """That call has so long from now on, and is ended then unless it is `over` before; by which time."""
-        ends_s = self._loop.time() + self._seconds
-        self._calls[number] = ends_s, call
+    def begin(self, number: int) -> float:
+        """That call has so long from now on, unless it is `over` before; by which time."""
+        ends_s = self._calls[number] = self._loop.time() + self._seconds
         if not self._is_waiting:
             self._is_waiting = True
             self._loop.call_later(self._seconds, self._end_due)
@@ -75,10 +69,10 @@ class SharedDeadline:
         now_s = self._loop.time()
         while self._calls:
             number = next(iter(self._calls))
-            ends_s, call = self._calls[number]
+            ends_s = self._calls[number]
             if ends_s > now_s:
                 self._loop.call_at(ends_s, self._end_due)
                 return
             del self._calls[number]
-            call.end()
+            self._end(number)
         self._is_waiting = False

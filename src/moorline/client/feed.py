@@ -1,6 +1,5 @@
 """Room: client. What comes of a stream: its feed, the messages in it, and what is said of them."""
 
-import asyncio
 from datetime import UTC, datetime
 
 from moorline.client.shard_cursor import ShardCursor
@@ -178,7 +177,7 @@ class Feed:
         if not self.is_open or self.qos == 0:
             return
         if not self._acked:
-            asyncio.get_running_loop().call_soon(self.flush)
+            self._caller.soon(self.flush)
         if self._acked and self._acked[-1][1] == first:
             self._acked[-1] = (self._acked[-1][0], upto)
         else:

@@ -112,6 +112,7 @@ class StayingLink(AskingLink):
 
     def close(self, code: str, text: str) -> None:  # noqa: ARG002 - as of a connection
         """Ends it for good, with a goodbye."""
+        self._up = None
         self._tell()
         self._post(machine.Leave(text))
 
@@ -144,6 +145,7 @@ class StayingLink(AskingLink):
 
     def _tell_up(self, effect: machine.TellUp) -> None:
         self._settled.set()
+        self._up = self._caller
         kind = EventKind.CONNECTED if effect.is_first else EventKind.RESUMED
         self._say(ClientEvent(kind, "", effect.home, self._last_address(), effect.is_elsewhere))
 
@@ -199,7 +201,7 @@ class StayingLink(AskingLink):
     def _lost(self, attempt: int, caller: Caller, why: ConnectionLost | Refused) -> None:
         if caller is not self._caller:
             return
-        self._why = why
+        self._why, self._up = why, None
         self._tell()
         self.cut(caller)
         unsent = tuple(number for number, ask in self._asks.items() if not ask.has_left)

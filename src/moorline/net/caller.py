@@ -28,6 +28,7 @@ from moorline.limits import CALLS_IN_FLIGHT_MAX, FRAME_BYTES_MAX
 from moorline.net.authentication import Credentials, Wraps, checked_mechanism, made_proof
 from moorline.net.connection import Connection
 from moorline.net.native import OF_NODES, NativeClientEnd, Tongue
+from moorline.net.own_loop import OwnLoop
 from moorline.net.records import Wrapping
 from moorline.net.refused_certificate import alert_of, certificate_refused
 from moorline.net.tls import client_context, why_untrusted
@@ -177,6 +178,7 @@ class Caller(Connection):
         """By the number of each call that has no answer yet."""
         self._next_call = 1
         self._vacancy = asyncio.Event()
+        self._own_loop = OwnLoop()
 
     @property
     def node(self) -> Welcome | None:
@@ -235,7 +237,7 @@ class Caller(Connection):
 
     def check_loop(self) -> None:
         """Refuses a caller on another loop: it would wait for ever, or write from two threads at once."""
-        if asyncio.get_running_loop() is not self._loop:
+        if not self._own_loop.is_here:
             raise WrongLoop(
                 "this connection belongs to another event loop: connect in the loop that uses it, or "
                 "hand the work over with asyncio.run_coroutine_threadsafe"

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, cast
 
 from moorline.core.effects import Event, Say
@@ -141,6 +141,10 @@ class Connection(asyncio.Protocol):
         if not self._flush_due:
             self._flush_due = True
             self._loop.call_soon(self._flush)
+
+    def soon(self, act: Callable[[], object]) -> None:
+        """In the next turn of the loop."""
+        self._loop.call_soon(act)
 
     def push(self, message: Message, size_bytes: int) -> None:
         """Sends what nobody asked for just now: by the frame, so that `writable` stays true to it."""
