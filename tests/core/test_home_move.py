@@ -131,6 +131,39 @@ def test_an_answer_to_nothing_is_a_mistake_of_ours() -> None:
         machine.handle(HandedOver(), 0)
 
 
+def test_h1_a_machine_that_hands_over_what_is_not_proven_is_stopped() -> None:
+    machine = HomeMove("m")
+    closed(machine)
+    machine.handle(RestCopied(is_equal=True), 3)
+    machine.check()
+    machine._is_equal = False
+    with pytest.raises(AssertionError, match="H1"):
+        machine.check()
+
+
+def test_h1_a_machine_that_hands_over_while_it_serves_is_stopped() -> None:
+    machine = HomeMove("m")
+    machine.handle(Begin(), 0)
+    machine._is_handing_over = machine._is_equal = True
+    with pytest.raises(AssertionError, match="H1"):
+        machine.check()
+
+
+def test_h2_a_machine_that_stands_still_too_often_or_too_long_is_stopped() -> None:
+    machine = HomeMove("m")
+    closed(machine)
+    machine._standstills = HOME_MOVE_STANDSTILLS_MAX
+    machine.check()
+    machine._standstills += 1
+    with pytest.raises(AssertionError, match="H2"):
+        machine.check()
+    machine = HomeMove("m")
+    closed(machine)
+    machine._now_ms += HOME_MOVE_STANDSTILL_MS_MAX
+    with pytest.raises(AssertionError, match="H2"):
+        machine.check()
+
+
 class Place:
     """A data folder: what is in it, and how often its home had moved when it was made."""
 

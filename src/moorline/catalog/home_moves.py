@@ -27,6 +27,8 @@ CLOSED = statement("home_move_closed")
 PROVE = statement("home_move_prove")
 TAKE_HOME = statement("home_move_take")
 ARRIVED = statement("home_move_arrived")
+GIVEN = statement("home_move_given")
+OVER = statement("home_move_over")
 OF_NODE = statement("home_moves_of_node")
 LIST = statement("home_list")
 BY_NAME = statement("home_by_name")
@@ -180,6 +182,16 @@ class HomeMoves:
             given = (move, node_id, hash_of_all, files, name)
             moves: Any = await connection.fetchval(TAKE_HOME, *given)
         return None if moves is None else int(moves)
+
+    async def given(self, home: str, move: bytes) -> int | None:
+        """The home came by that move, and is where that brought it: how often it has moved with that. None if
+        it did not, or has moved on."""
+        moves: int | None = await self._catalog.fetchval(GIVEN, home, move)
+        return moves
+
+    async def is_over(self, move: bytes, node_id: bytes) -> bool:
+        """Whether a move to that node was given up. False where nobody knows of such a move any more."""
+        return bool(await self._catalog.fetchval(OVER, move, node_id))
 
     async def arrived(self, number: bytes) -> None:
         await self._catalog.execute(ARRIVED, number)

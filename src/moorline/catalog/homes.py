@@ -21,6 +21,7 @@ from moorline.limits import HOME_DRAWS_MAX, NODE_GONE_MS
 
 CLAIMED = statement("home_claimed")
 ADD = statement("home_add")
+CLAIMED_MOVES = statement("home_claimed_moves")
 HOMES = statement("homes")
 EXCEPTIONS_OF = statement("home_exceptions_of")
 EXCEPTIONS_STATE = statement("home_exceptions_state")
@@ -128,12 +129,14 @@ async def claimed_number(
     raise StartError("no number is left for another home in this catalog: use another catalog")
 
 
-async def check_moves(connection: Any, in_folder: bytes, moves: int) -> None:
+async def check_moves(connection: Any, node_id: bytes, in_folder: bytes, moves: int) -> None:
     """Raises `HomeMoved` if the home of a folder has moved another number of times than the folder knows of:
-    it is a copy of before, or one that was never taken."""
-    rows = await connection.fetch(CLAIMED, "", in_folder)
-    for row in rows:
-        if row["number"] == in_folder and row["moves"] != moves:
+    it is a copy of before, one that was never taken, or one of which a part was set aside already.
+
+    By the id of its node too: a folder that lost `node.home` is no other home for that.
+    """
+    for row in await connection.fetch(CLAIMED_MOVES, in_folder, node_id):
+        if row["moves"] != moves:
             raise _moved(row["name"], row["node_name"], moves, row["moves"])
 
 

@@ -89,7 +89,7 @@ class Identities:
         async with self._catalog.transaction() as connection:
             await connection.execute(LOCK)
             # First: whoever has the home elsewhere holds the identity too.
-            await check_moves(connection, number_in_folder, moves)
+            await check_moves(connection, node_id, number_in_folder, moves)
             row = await connection.fetchrow(HELD, node_id)
             held = None if row is None else _held(row)
             verdict = judge(held, claim, 0 if row is None else row["now_ms"])

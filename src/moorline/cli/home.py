@@ -105,8 +105,11 @@ async def _moved(endpoint: Endpoint, home: str, to: str) -> HomeFacts:
                         found = await _found(moor, home)
                         heard_ms = monotonic_ms()
                         seen(found.move_bytes_copied, found.move_bytes)
-                        if found.move_text and found.move_text != said:
-                            said = found.move_text
+                        text = found.move_text
+                        if found.move_state == "asked" and not found.is_alive:
+                            text = "its node does not answer: the move begins when it does"
+                        if text and text != said:
+                            said = text
                             output.error(f"{home}: {said}")
                         if found.move_state == "done" and found.is_alive:
                             return found

@@ -236,4 +236,9 @@ class HomeMove(Machine[MoveState]):
         if self._is_handing_over:
             is_proven = self.state is MoveState.HANDING and self._is_equal
             assert is_proven, f"H1: handed over in {self.state.name}, equal: {self._is_equal}"
-        assert self._standstills <= HOME_MOVE_STANDSTILLS_MAX + 1, "H2: it stands still again"
+        assert self._standstills <= HOME_MOVE_STANDSTILLS_MAX, "H2: it stands still once too often"
+        if self.state is MoveState.HANDING:
+            closed_ms = self._now_ms - self._closed_ms
+            assert closed_ms < HOME_MOVE_STANDSTILL_MS_MAX, (
+                f"H2: it stands still for {closed_ms} ms"
+            )

@@ -10,9 +10,13 @@ crash behind 2 is gone on from at the next start: the catalog says by which move
 """
 
 import asyncio
+import contextlib
+import errno
 import logging
 import os
-from collections.abc import Callable
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,7 +30,7 @@ from moorline.errors import CannotMove, DiskFull, MoorlineError, NodeDiskFull, N
 from moorline.journal.home_copy.index import FileSet
 from moorline.journal.home_copy.receiving import FILES, HomeReceiving, move_of
 from moorline.journal.home_copy.sending import Part
-from moorline.limits import HOME_MOVE_RETRY_MS
+from moorline.limits import HOME_MOVE_LOOK_MS
 from moorline.net.session import Session
 from moorline.net.turns import Turns
 from moorline.node.access import homes_of_own_certificate
@@ -37,6 +41,7 @@ from moorline.node.folder import (
     home_number,
     no_room,
     note_home_moves,
+    opening,
 )
 from moorline.node.guests import ASIDE, HOMES, guest_name, incoming, incoming_of
 from moorline.wire.home_move import BeginCopy, CopyTold, PutPieces, SettleCopy, TakeHome
@@ -57,21 +62,38 @@ class _Arrival:
         self.threads = ThreadPoolExecutor(1, thread_name_prefix="home-copy")
         self.taking = asyncio.Lock()
         """Held while the home is taken: nothing is written to its files then."""
+        self._is_closed = False
 
     async def run(self, work: Callable[..., T], *given: Any) -> T:
-        try:
+        if self._is_closed:
+            raise NotFound(ELSEWHERE)
+        with _told(self.receiving.files.root):
             return await asyncio.get_running_loop().run_in_executor(self.threads, work, *given)
-        except DiskFull as error:
-            raise NodeDiskFull(str(error)) from error
-        except OSError as error:
-            if error.errno is not None and os.strerror(error.errno) == "No space left on device":
-                raise NodeDiskFull(str(no_room(self.receiving.files.root))) from error
-            raise CannotMove(f"the other node cannot write the home: {error}") from error
 
     def close(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
         self.receiving.stop()
         self.threads.submit(self.receiving.close)
         self.threads.shutdown(wait=True)
+
+
+@contextlib.contextmanager
+def _told(root: Path) -> Iterator[None]:
+    """What is wrong with our disk, in words for the operator, who reads them at the other node."""
+    try:
+        yield
+    except DiskFull as error:
+        raise NodeDiskFull(str(error)) from error
+    except OSError as error:
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            raise NodeDiskFull(str(no_room(root))) from error
+        raise CannotMove(f"the other node cannot write the home: {error}") from error
+    except sqlite3.Error as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_FULL:
+            raise NodeDiskFull(str(no_room(root))) from error
+        raise CannotMove(f"the other node cannot write its list of what came: {error}") from error
 
 
 class Arriving:
@@ -114,15 +136,19 @@ class Arriving:
 
     async def settle_at_start(self) -> None:
         """What came whole, and was given to us, before a crash kept it from its place. And what is left of
-        moves that are over goes: it was never more than a copy."""
+        moves that were given up goes: it was never more than a copy."""
         for home, folder in incoming_of(self._data):
             move = move_of(folder)
-            coming = await self._moves.coming(move, self._node_id) if move else None
-            if coming is not None and coming.state == "done" and coming.move == move:
-                await asyncio.to_thread(self._place, home, coming.moves)
+            # Whatever was asked for since: by then it may be wanted elsewhere, and nobody else has it.
+            moves = await self._moves.given(home, move)
+            if moves is not None:
+                with opening(folder):
+                    await asyncio.to_thread(self._place, home, moves)
                 log.warning(
                     "a home that was given to this node is put in its place", extra={"home": home}
                 )
+            elif await self._moves.is_over(move, self._node_id):
+                await asyncio.to_thread(_remove, folder)
 
     # --- what the node that has the home says -----------------------------------------------------
 
@@ -132,17 +158,30 @@ class Arriving:
             raise NotFound("no such move to this node is wanted")
         self._check_source(session, coming)
         self._check_fit(coming)
-        arrival = self._arrivals.get(call.move)
-        if arrival is None:
-            folder = incoming(self._data, coming.name)
-            names = (HOME_FILES, HOME_FOLDERS)
-            receiving = await asyncio.to_thread(HomeReceiving, folder, call.move, names)
-            arrival = self._arrivals[call.move] = _Arrival(receiving, coming)
-            log.info("a home comes", extra={"home": coming.name, "from": coming.source_home})
+        async with self._turns.turn(coming.name):
+            arrival = await self._arrival(coming)
+            if call.is_anew:
+                await arrival.run(arrival.receiving.begin_anew)
         here = await arrival.run(arrival.receiving.bytes_here)
         await arrival.run(arrival.receiving.check_room, max(0, call.bytes - here))
         is_new, arrival.receiving.is_new = arrival.receiving.is_new, False
         return CopyTold(call.call, bytes=here, is_new=is_new)
+
+    async def _arrival(self, coming: Coming) -> _Arrival:
+        """One for each home: what an earlier move has brought gives way, with whoever still writes it."""
+        found = self._arrivals.get(coming.id)
+        if found is not None:
+            return found
+        for other in [one for one in self._arrivals.values() if one.coming.name == coming.name]:
+            del self._arrivals[other.coming.id]
+            await asyncio.to_thread(other.close)
+        folder, names = incoming(self._data, coming.name), (HOME_FILES, HOME_FOLDERS)
+        with _told(folder):
+            receiving = await asyncio.to_thread(HomeReceiving, folder, coming.id, names)
+        arrival = self._arrivals[coming.id] = _Arrival(receiving, coming)
+        log.info("a home comes", extra={"home": coming.name, "from": coming.source_home})
+        self._turns.spawn(self._look_after(arrival))
+        return arrival
 
     async def _put(self, session: Session, call: PutPieces) -> CopyTold:
         arrival = self._found(session, call.move)
@@ -178,35 +217,46 @@ class Arriving:
         if settled is None or settled[::2] != (call.files, call.hash) or not settled.files:
             raise CannotMove("what came here is not what was proven: it is compared again")
         name = guest_name(coming.name, self._config.node, coming.home)
-        try:
-            moves = await self._moves.take(call.move, self._node_id, call.hash, call.files, name)
-        except Exception:
-            # It may be ours all the same, and nobody else would ever look.
-            self._turns.spawn(self._find_out(arrival, coming))
-            raise
+        # If this raises it may be ours all the same: `_look_after` finds that out.
+        moves = await self._moves.take(call.move, self._node_id, call.hash, call.files, name)
         if moves is None:
             raise CannotMove(
                 "the catalog does not give the home away: it was claimed again, or the move was given up"
             )
         await self._put_in_place(arrival, coming, moves)
 
-    async def _find_out(self, arrival: _Arrival, coming: Coming) -> None:
-        """Until the catalog says whether the home was given to us."""
-        async with arrival.taking:
-            while coming.id in self._arrivals:
-                try:
-                    found = await self._moves.coming(coming.id, self._node_id)
-                except (MoorlineError, OSError, TimeoutError):
-                    await asyncio.sleep(HOME_MOVE_RETRY_MS / 1_000)
+    async def _look_after(self, arrival: _Arrival) -> None:
+        """Until it is in its place, or the move was given up: an answer of the catalog may have been lost,
+        and the other node says nothing more once it has heard that the home is gone."""
+        coming = arrival.coming
+        while coming.id in self._arrivals:
+            await asyncio.sleep(HOME_MOVE_LOOK_MS / 1_000)
+            try:
+                moves = await self._moves.given(coming.name, coming.id)
+                is_over = moves is None and await self._moves.is_over(coming.id, self._node_id)
+            except (MoorlineError, OSError, TimeoutError):
+                continue
+            if moves is None and not is_over:
+                continue
+            async with self._turns.turn(coming.name), arrival.taking:
+                if coming.id not in self._arrivals:
+                    return
+                if moves is not None:
+                    with contextlib.suppress(MoorlineError):  # the disk is full: tried again
+                        await self._put_in_place(arrival, coming, moves)
                     continue
-                if found is not None and found.state == "done" and found.move == coming.id:
-                    await self._put_in_place(arrival, coming, found.moves)
-                return
+                del self._arrivals[coming.id]
+                await asyncio.to_thread(arrival.close)
+                await asyncio.to_thread(_remove, incoming(self._data, coming.name))
+                log.info("a home does not come", extra={"home": coming.name})
 
     async def _put_in_place(self, arrival: _Arrival, coming: Coming, moves: int) -> None:
         log.warning("a home has moved here", extra={"home": coming.name, "moves": moves})
-        self._arrivals.pop(coming.id, None)
-        await asyncio.to_thread(self._placed, arrival, coming.name, moves)
+        # In the thread of its files: whoever gave up waiting for it left none behind that still works there.
+        await arrival.run(self._place, coming.name, moves)
+        if self._arrivals.pop(coming.id, None) is None:
+            return
+        await asyncio.to_thread(arrival.close)
         self.arrived(coming.name)
 
     # --- what may come ----------------------------------------------------------------------------
@@ -245,27 +295,28 @@ class Arriving:
 
     # --- the files --------------------------------------------------------------------------------
 
-    def _placed(self, arrival: _Arrival, home: str, moves: int) -> None:
-        arrival.close()
-        self._place(home, moves)
-
     def _place(self, home: str, moves: int) -> None:
-        """What came becomes a data folder. Cut short anywhere, it is done again at the next start."""
-        folder = incoming(self._data, home)
-        note_home_moves(folder / FILES, moves)
-        assert home_number(folder / FILES), "a home without its number"
-        place = self._data / HOMES / home
-        if place.exists() and not (place / IDENTITY).exists():
-            # It was here before, and left what is not a home's: its lock, its ports, an audit.
-            (self._data / ASIDE).mkdir(mode=0o700, exist_ok=True)
-            os.replace(place, self._data / ASIDE / f"{home}-{moves}-before")
-        os.replace(folder / FILES, place)
+        """What came becomes a data folder. Cut short anywhere, it is done again: by `_look_after`, or by the
+        next start."""
+        folder, place = incoming(self._data, home), self._data / HOMES / home
+        if (folder / FILES).is_dir():
+            note_home_moves(folder / FILES, moves)
+            assert home_number(folder / FILES), "a home without its number"
+            if place.exists() and not (place / IDENTITY).exists():
+                # It was here before, and left what is not a home's: its lock, its ports, an audit.
+                (self._data / ASIDE).mkdir(mode=0o700, exist_ok=True)
+                os.replace(place, self._data / ASIDE / f"{home}-{moves}-before")
+            os.replace(folder / FILES, place)
         for name in (HOMES, f"{HOMES}/{home}"):
             descriptor = os.open(self._data / name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
-        for one in folder.iterdir():
-            one.unlink()
-        folder.rmdir()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove(folder: Path) -> None:
+    """The name of the move last: cut short, the next start knows what it is."""
+    shutil.rmtree(folder / FILES, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)

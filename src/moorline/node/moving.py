@@ -14,6 +14,7 @@ told in the catalog, for whoever waits for the move.
 import asyncio
 import contextlib
 import logging
+import sqlite3
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -117,8 +118,11 @@ class Mover:
         self._sending: HomeSending | None = None
         self._caller: Caller | None = None
         self._target_name = ""
+        self._is_anew = False
+        """What the other node has of the home by now is not what it was sent."""
         self._lock = contextlib.ExitStack()
         self._proven: FileSet | None = None
+        self._closed_ms = 0
         self._progress = Progress()
         self._noted_ms = 0
         self._problem = ""
@@ -154,10 +158,14 @@ class Mover:
     async def _performed(self, effect: Effect) -> Event:
         try:
             event: Event = await self._performers[type(effect)](effect)
-        except (MoorlineError, OSError, TimeoutError) as error:
+        except Exception as error:
             if isinstance(effect, LetGo):
                 raise  # nobody serves here: the process ends, and its next start goes on
             text = str(error) or "no answer in time"
+            if not isinstance(error, MoorlineError | OSError | TimeoutError | sqlite3.Error):
+                # A mistake of ours, or damage that nobody thought of: the home is served all the same, and
+                # the process, with the homes of others in it, does not end at each of its starts for it.
+                log.exception("a step of a move failed in an unknown way")
             if text != self._problem:
                 # Once: what an operator has to change first is tried again every second until then.
                 what = {"home": self._wanted.name, "step": type(effect).__name__, "error": text}
@@ -206,7 +214,7 @@ class Mover:
         if copied is None:
             return StepFailed()
         told = await self._settled()
-        if not await self._run(sending.is_copied, told):
+        if not await self._is_copied(sending, told):
             raise CannotMove("the other node has not what it was sent: it is sent everything anew")
         return PassDone(copied)
 
@@ -218,6 +226,7 @@ class Mover:
         incarnation = self._hosted.incarnation
         if not await self._moves.closed(self._wanted.id, self._hosted.node_id, incarnation):
             raise CannotMove("the move was given up")
+        self._closed_ms = boot_ms()
         return Closed()
 
     async def _copy_rest(self, _: CopyRest) -> Event:
@@ -225,12 +234,12 @@ class Mover:
             row, self._wanted.id
         ):
             return HandedOver()
-        async with asyncio.timeout(HOME_MOVE_STANDSTILL_MS_MAX / 1_000):
+        async with asyncio.timeout(self._standstill_left_ms() / 1_000):
             sending = await self._reached()
             await self._copied(sending, None)
             here, told = await self._run(sending.look), await self._settled()
         if here != told:
-            await self._run(sending.is_copied, told)
+            await self._is_copied(sending, told)
             return RestCopied(is_equal=False)
         assert here.files, "a proof over nothing"
         self._proven = here
@@ -243,8 +252,12 @@ class Mover:
         if not await self._moves.proven(move, incarnation, *proven):
             raise CannotMove("the move was given up, or the home was claimed by another process")
         make = partial(TakeHome, move=move, files=proven.files, hash=proven.hash)
-        await self._call(make, HOME_MOVE_CALL_MS_MAX)
+        await self._call(make, min(HOME_MOVE_CALL_MS_MAX, self._standstill_left_ms()))
         return HandedOver()
+
+    def _standstill_left_ms(self) -> int:
+        """What hangs is given up when the home is to be opened again."""
+        return max(1, self._closed_ms + HOME_MOVE_STANDSTILL_MS_MAX - boot_ms())
 
     async def _open_home(self, _: OpenHome) -> Event:
         self._lock.close()
@@ -280,13 +293,28 @@ class Mover:
         sending = self._sending
         size = await self._run(partial(sending.begin, is_new=False))
         self._progress = Progress(bytes=size)
-        make = partial(BeginCopy, move=self._wanted.id, home=self._wanted.name, bytes=size)
+        make = partial(
+            BeginCopy,
+            move=self._wanted.id,
+            home=self._wanted.name,
+            bytes=size,
+            is_anew=self._is_anew,
+        )
         told = await self._call(make, HOME_MOVE_CALL_MS_MAX)
+        self._is_anew = False
         if told.is_new:
             await self._run(partial(sending.begin, is_new=True))
         else:
             self._progress = Progress(bytes=size, bytes_copied=min(told.bytes, size))
         return sending
+
+    async def _is_copied(self, sending: HomeSending, told: FileSet) -> bool:
+        """If not, nobody knows what the other node has of it: it begins with nothing."""
+        if await self._run(sending.is_copied, told):
+            return True
+        self._is_anew = True
+        self._hang_up()
+        return False
 
     async def _opened(self) -> Caller:
         row = await self._moves.of_home(self._wanted.home)

@@ -83,6 +83,8 @@ class BeginCopy(Call, frozen=True, gc=False, tag=598):
     move: MoveId
     home: Name
     bytes: Count
+    is_anew: bool = False
+    """What is there by now is of no use, and goes: both sides do not know alike what it is."""
 
 
 class CopyTold(Answer, frozen=True, gc=False, tag=599):

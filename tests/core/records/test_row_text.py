@@ -49,7 +49,7 @@ def test_what_msgpack_can_hold_is_the_value_itself(row: dict[str, Any], indent: 
 def test_what_it_cannot_hold_is_its_text_and_touches_no_other_column(
     row: dict[str, Any], odd: bytes, name: str
 ) -> None:
-    """RT1 and RT2."""
+    """Every column is there, as its value or as its text."""
     texts = {one: json.dumps(value, ensure_ascii=False).encode() for one, value in row.items()}
     texts[name] = odd
     found = msgspec.msgpack.decode(packed(_text(texts)))

@@ -2,13 +2,14 @@
 
 import os
 import random
+import sqlite3
 from pathlib import Path
 
 import pytest
 
 from moorline.errors import CannotMove, NodeDiskFull
 from moorline.journal.disk import FileDisk
-from moorline.journal.home_copy.index import FileSet, HomeFiles
+from moorline.journal.home_copy.index import Blocks, FileIndex, FileSet, HomeFiles
 from moorline.journal.home_copy.receiving import HomeReceiving, move_of
 from moorline.journal.home_copy.sending import HomeSending, Part
 from moorline.limits import DISK_FREE_BYTES_MIN, HOME_MOVE_BLOCK_BYTES
@@ -220,3 +221,83 @@ def test_whatever_is_written_and_lost_meanwhile_the_last_pass_makes_both_equal(
         here, there = home.both()
     assert here == there
     home.check_same()
+
+
+def test_a_file_too_many_there_goes_when_all_begins_anew(home: Home) -> None:
+    """A power cut may take the list of what was sent: what went here since would stay there for ever."""
+    home.write("queues/a", b"a" * 1_000)
+    home.write("queues/b", b"b")
+    home.copy()
+    home.sending.close()
+    (home.folder / "sending.sqlite").unlink()
+    (home.root / "queues/b").unlink()
+    home.sending = HomeSending(HomeFiles(home.root, *NAMES), home.folder / "sending.sqlite")
+    home.copy()
+    here, there = home.both()
+    assert here != there
+    assert not home.sending.is_copied(there)
+    home.receiving.begin_anew()
+    assert home.receiving.is_new
+    home.sending.begin(is_new=True)
+    home.copy()
+    here, there = home.both()
+    assert here == there
+    home.check_same()
+
+
+def test_a_list_that_is_damaged_is_made_anew(home: Home) -> None:
+    home.write("queues/a", b"a" * 1_000)
+    home.copy()
+    home.sending.close()
+    home.receiving.close()
+    for file in (home.folder / "sending.sqlite", home.folder / "there" / "index.sqlite"):
+        file.write_bytes(b"no database" * 1_000)
+    home.sending = HomeSending(HomeFiles(home.root, *NAMES), home.folder / "sending.sqlite")
+    home.receiving = HomeReceiving(home.folder / "there", MOVE, NAMES)
+    home.copy()
+    here, there = home.both()
+    assert here == there
+    assert here.files == 1
+
+
+def test_a_list_that_found_no_room_goes_on_when_there_is_some(tmp_path: Path) -> None:
+    index = FileIndex(tmp_path / "index")
+    connection = index._connection
+    (pages,) = connection.execute("pragma page_count").fetchone()
+    connection.execute(f"pragma max_page_count = {pages}")
+
+    def fill() -> None:
+        with index:
+            for number in range(1_000):
+                index.note_sent(f"queues/{number}", Blocks(1, bytes(1_000)))
+
+    with pytest.raises(sqlite3.OperationalError, match="full"):
+        fill()
+    connection.execute("pragma max_page_count = 100000")
+    with index:
+        index.note_sent("queues/a", Blocks(1, bytes(16)))
+    assert index.all_sent().files == 1
+    index.close()
+
+
+@pytest.mark.parametrize("what", ["pipe", "no text", "long"])
+def test_what_is_no_file_of_ours_is_named_and_not_waited_for(home: Home, what: str) -> None:
+    home.write("queues/a", b"a")
+    path = {
+        "pipe": home.root / "queues/pipe",
+        "no text": home.root / os.fsdecode(b"queues/\xff"),
+        "long": home.root / "queues" / ("d" * 255) / ("e" * 255),
+    }[what]
+    path.parent.mkdir(exist_ok=True)
+    if what == "pipe":
+        os.mkfifo(path)
+    else:
+        path.write_bytes(b"x")
+    with pytest.raises(CannotMove, match="move it away"):
+        home.sending.begin(is_new=False)
+    with pytest.raises(CannotMove, match="move it away"):
+        home.copy()
+    path.unlink()
+    home.copy()
+    here, there = home.both()
+    assert here == there

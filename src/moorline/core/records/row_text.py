@@ -8,11 +8,9 @@ of levels, halves of surrogate pairs (in `json`). Whoever may write one row must
 read its table, so nothing here fails on what Postgres has written: a column that msgpack cannot hold comes as
 the text of its JSON.
 
-Invariants (test_row_text.py draws rows for them):
-
-    RT1  every column of a row is in what is made of it
-    RT2  what msgpack can hold is the value itself (a number with a point is a double, as everywhere); what it
-         cannot is its text
+Of both, in test_row_text.py for rows that are drawn: every column of a row is in what is made of it; what
+msgpack can hold is the value itself (a number with a point is a double, as everywhere), what it cannot is its
+text.
 """
 
 import re

@@ -14,6 +14,7 @@ the hashes of its blocks.
 
 import os
 import sqlite3
+import stat
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -22,7 +23,11 @@ from typing import NamedTuple, Self
 import xxhash
 
 from moorline.errors import CannotMove
-from moorline.limits import HOME_MOVE_BLOCK_BYTES, HOME_MOVE_STAMP_NS
+from moorline.limits import (
+    HOME_MOVE_BLOCK_BYTES,
+    HOME_MOVE_PATH_LENGTH_MAX,
+    HOME_MOVE_STAMP_NS,
+)
 
 HASH_BYTES = 16
 
@@ -79,9 +84,11 @@ class HomeFiles(NamedTuple):
                 yield from self._walk(path)
                 continue
             try:
-                yield path, entry.stat()
+                status = entry.stat()
             except FileNotFoundError:
                 continue
+            _check_can_move(path, status)
+            yield path, status
 
     def has(self, path: str) -> bool:
         """Whether that can be the path of a file of a home."""
@@ -89,6 +96,21 @@ class HomeFiles(NamedTuple):
         if any(part in ("", ".", "..") or "\0" in part for part in others):
             return False
         return first in self.folders if others else first in self.files
+
+
+def _check_can_move(path: str, status: os.stat_result) -> None:
+    """All of ours can. What an operator has put there is named, and the home stays until it is gone."""
+    name = path.encode("utf-8", "backslashreplace").decode()
+    if not stat.S_ISREG(status.st_mode):
+        # To open a pipe would wait for ever.
+        raise CannotMove(
+            f"{name} in the data folder is no file: move it away, and the move goes on"
+        )
+    if name != path or len(path) > HOME_MOVE_PATH_LENGTH_MAX:
+        raise CannotMove(
+            f"{name} in the data folder is no name of ours, and cannot be told to the other node: move it "
+            "away, and the move goes on"
+        )
 
 
 def read_blocks(file: Path) -> Iterator[bytes]:
@@ -111,11 +133,15 @@ class FileIndex:
     """Of one thread at a time."""
 
     def __init__(self, file: Path) -> None:
-        self._connection = sqlite3.connect(file, check_same_thread=False, isolation_level=None)
-        self._connection.execute("pragma journal_mode = wal")
-        self._connection.execute("pragma synchronous = normal")
-        self._connection.execute(_TABLE)
-        self._connection.execute("update file set inode = null, blocks = null")
+        try:
+            self._connection = _opened(file)
+        except sqlite3.DatabaseError as error:
+            if error.sqlite_errorcode not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+                raise
+            # It only knows what can be read again, and sent again.
+            for one in (file, *(file.with_name(file.name + end) for end in ("-wal", "-shm"))):
+                one.unlink(missing_ok=True)
+            self._connection = _opened(file)
         self.is_stopped = False
         """Set from another thread: what is under way ends at its next file."""
 
@@ -127,7 +153,13 @@ class FileIndex:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        self._connection.execute("commit" if raised[0] is None else "rollback")
+        try:
+            if raised[0] is None:
+                self._connection.execute("commit")
+        finally:
+            # Also where it could not be committed; and on a full disk SQLite may have gone back by itself.
+            if self._connection.in_transaction:
+                self._connection.execute("rollback")
 
     def current(self, path: str, status: os.stat_result) -> Blocks | None:
         """What is in the file, if it is as it was when it was hashed."""
@@ -168,6 +200,9 @@ class FileIndex:
     def forget(self, path: str) -> None:
         """It has changed, or will."""
         self._connection.execute("update file set inode = null where path = ?", (path,))
+
+    def clear(self) -> None:
+        self._connection.execute("delete from file")
 
     def look(self, files: HomeFiles) -> FileSet:
         """The digest of all files as they are on the disk; those that changed are read."""
@@ -232,6 +267,19 @@ class FileIndex:
             found = Blocks(*blocks)
             count, size, mixed = count + 1, size + found.size, mixed ^ hash_of(path, found)
         return FileSet(count, size, mixed.to_bytes(HASH_BYTES, "big"))
+
+
+def _opened(file: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(file, check_same_thread=False, isolation_level=None)
+    try:
+        connection.execute("pragma journal_mode = wal")
+        connection.execute("pragma synchronous = normal")
+        connection.execute(_TABLE)
+        connection.execute("update file set inode = null, blocks = null")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def hashed(file: Path) -> Blocks:

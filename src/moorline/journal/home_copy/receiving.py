@@ -32,11 +32,8 @@ class HomeReceiving:
         self.is_new = move_of(folder) != move
         if self.is_new and folder.exists():
             shutil.rmtree(folder)
-        root = folder / FILES
-        root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.files = HomeFiles(root, *names)
-        for name in self.files.folders:
-            (root / name).mkdir(mode=0o700, exist_ok=True)
+        self.files = HomeFiles(folder / FILES, *names)
+        self._make_folders()
         self._disk = FileDisk(folder)
         if self.is_new:
             self._disk.write_whole(MOVE, move.hex().encode())
@@ -50,6 +47,18 @@ class HomeReceiving:
     def stop(self) -> None:
         """From any thread."""
         self._index.is_stopped = True
+
+    def begin_anew(self) -> None:
+        """Without what came: a file that the other side does not list any more would stay for ever."""
+        shutil.rmtree(self.files.root)
+        with self._index:
+            self._index.clear()
+        self._make_folders()
+        self.settled, self.is_new = None, True
+
+    def _make_folders(self) -> None:
+        for name in ("", *self.files.folders):
+            (self.files.root / name).mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def check_room(self, bytes_coming: int) -> None:
         """Refuses what would leave less than the node's reserve."""

@@ -109,7 +109,7 @@ class HomeSending:
                 self._index.remove(path)
 
     def is_copied(self, told: FileSet) -> bool:
-        """Whether the other side has what it was sent. If not, it is to be sent everything anew."""
+        """Whether the other side has what it was sent. If not, it begins anew, and is sent all."""
         if self._index.all_sent() == told:
             return True
         with self._index:
