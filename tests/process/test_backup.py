@@ -17,7 +17,7 @@ from tests.process.nodes import MOOR, NodeProcess, clean_environment, eventually
 import moorline
 from moorline.catalog import EmbeddedPostgres
 from moorline.client.moor import Moor
-from moorline.errors import MoorlineError
+from moorline.errors import BackupRefused, MoorlineError
 from moorline.net.clock import wall_us
 from moorline.node.backup_folder import MANIFEST, Step, check_backup
 from moorline.node.restoring import Wanted, restore
@@ -199,6 +199,12 @@ async def test_what_is_damaged_unfinished_or_there_already_is_refused(tmp_path: 
     ):
         assert segment.name in text
     segment.write_bytes(whole)
+    table = next(file for file in (folder / "catalog").glob("*.copy") if file.stat().st_size > 2)
+    said = table.read_bytes()
+    for harm in (lambda: table.write_bytes(said[:-1]), table.unlink):
+        harm()
+        assert table.name in refused("restore", "--check", str(folder))
+    table.write_bytes(said)
     # What the restore left is no folder for a node, and no place for another restore.
     ended = run_moor("serve", f"--data={fresh}", "--listen=tcp://127.0.0.1:0")
     assert "a restore into" in ended.stderr
@@ -209,14 +215,40 @@ async def test_what_is_damaged_unfinished_or_there_already_is_refused(tmp_path: 
     assert "list of files" in refused("restore", "--check", str(folder))
     listed.write_bytes(b"".join(lines))
     manifest = folder / MANIFEST
-    said = manifest.read_bytes()
-    manifest.write_bytes(said.replace(b'"version":1', b'"version":2', 1))
+    told = manifest.read_bytes()
+    manifest.write_bytes(told.replace(b'"version":1', b'"version":2', 1))
     newer = run_moor("restore", "--check", str(folder))
     assert (newer.returncode, "newer Moorline" in newer.stderr) == (25, True)
-    manifest.write_bytes(said.replace(b'"files":', b'"files":1', 1))
+    manifest.write_bytes(told.replace(b'"files":', b'"files":1', 1))
     assert "damaged" in refused("restore", "--check", str(folder))
     manifest.unlink()
     assert "did not come to its end" in refused("restore", "--check", str(folder))
+
+
+async def test_a_backup_inside_of_what_it_is_of_is_refused_and_what_lies_there_stays(
+    tmp_path: Path,
+) -> None:
+    """`DATA/backup` is where a start looks for what a killed node held: a backup there would go with that."""
+    data = tmp_path / "data"
+    (tmp_path / "alias").symlink_to(data)
+    with NodeProcess(data) as node:
+        for inside in (
+            data / "backup" / "monday",
+            data / "streams" / "x",
+            tmp_path / "alias" / "y",
+        ):
+            done = run_moor("backup", str(inside), f"--address={node.address}")
+            assert (done.returncode, "inside of the data folder" in done.stderr) == (
+                BackupRefused.exit_code,
+                True,
+            )
+            assert not inside.exists()
+        await backed_up(node, tmp_path / "beside")
+        (data / "backup" / "letter").mkdir(parents=True, exist_ok=True)
+        (data / "backup" / "20261119T142233Z-9f2c41aa").mkdir()
+        assert node.stop() == 0
+    with NodeProcess(data):
+        assert names_in(data / "backup") == ["letter"]
 
 
 async def test_nobody_makes_a_double_of_a_node_that_lives(tmp_path: Path) -> None:

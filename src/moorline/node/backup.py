@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import re
 import secrets
 import shutil
 from collections.abc import AsyncIterator
@@ -44,6 +45,7 @@ from moorline.wire.cluster import BackUpNode, NodeHeld
 log = logging.getLogger("moorline.node")
 
 FOLDER = "backup"
+CUT_NAME = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{8}")
 FACTS = "cut.json"
 CATALOG = "catalog"
 OTHERS = "others.dump"
@@ -160,6 +162,8 @@ class Backups:
         cut.task.cancel()
         await asyncio.wait([cut.task])
         await asyncio.to_thread(shutil.rmtree, cut.folder, ignore_errors=True)
+        if self._cut is not cut:
+            return  # two ended it: the command, and its connection
         self._cut = None
         log.warning("a backup is over", extra={"cut": cut.name})
 
@@ -317,5 +321,9 @@ class Cut:
 
 
 def remove_leftovers(data: Path) -> None:
-    """Of a node that was killed in the middle of a backup: links, and texts of the catalog."""
-    shutil.rmtree(data / FOLDER, ignore_errors=True)
+    """Of a node that was killed in the middle of a backup: links, and texts of the catalog. What else
+    somebody has put there is not ours."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        for name in os.listdir(data / FOLDER):
+            if CUT_NAME.fullmatch(name):
+                shutil.rmtree(data / FOLDER / name, ignore_errors=True)

@@ -96,9 +96,10 @@ def write_backup(
     given_up: Callable[[], bool],
 ) -> Manifest:
     """Copies what a node holds, and proves it. Raises `BackupRefused` where something stands in its place."""
+    facts = msgspec.json.decode((held / FACTS).read_bytes(), type=CutFacts)
+    _check_outside(target, Path(facts.data))
     make_empty(target)
     check_room(target, bytes_total)
-    facts = msgspec.json.decode((held / FACTS).read_bytes(), type=CutFacts)
     # Twice the bytes: they are written, and read again.
     progress = Progress(seen, 2 * bytes_total)
     with (target / LIST).open("wb") as out:
@@ -124,17 +125,22 @@ def prove(
     target: Path, facts: CutFacts, seen: "Progress", given_up: Callable[[], bool] = lambda: False
 ) -> Manifest:
     """Reads all of it again, from the disk, and compares it with the list; what the manifest is to say."""
-    tables = [
-        msgspec.structs.replace(table, rows=digest.count, digest=str(digest))
-        for table in facts.catalog.tables
-        for digest in (digest_of(target / CATALOG / f"{table.name}.copy"),)
-    ]
-    digest, size = Digest.empty(), 0
+    digest, size, texts = Digest.empty(), 0, set[str]()
     for kept in listed(target):
         check_file(target / kept.path, kept, seen)
         digest, size = digest.add(kept.encoded()), size + kept.size
+        if kept.path.startswith(f"{CATALOG}/"):
+            texts.add(kept.path)
         if given_up():
             raise BackupRefused(f"the backup in {target} was given up, and is not whole: remove it")
+    # Behind that: a text that is cut within a line is damaged, and no mistake of ours.
+    tables = []
+    for table in facts.catalog.tables:
+        path = f"{CATALOG}/{table.name}.copy"
+        if path not in texts:
+            raise BackupDamaged(f"{target}: its list of files does not have {path}")
+        rows = digest_of(target / path)
+        tables.append(msgspec.structs.replace(table, rows=rows.count, digest=str(rows)))
     facts = msgspec.structs.replace(
         facts, catalog=msgspec.structs.replace(facts.catalog, tables=tables)
     )
@@ -242,6 +248,14 @@ def make_empty(folder: Path) -> None:
         raise BackupRefused(f"{folder} cannot be used: {error.strerror}") from error
     if names:
         raise BackupRefused(f"{folder} is not empty: give the name of a new folder")
+
+
+def _check_outside(folder: Path, data: Path) -> None:
+    """A backup within the folder that it is of would go with it, and be a part of the next one."""
+    if folder.resolve().is_relative_to(data.resolve()):
+        raise BackupRefused(
+            f"{folder} is inside of the data folder {data}: give a folder outside, best on another disk"
+        )
 
 
 def check_room(folder: Path, wanted_bytes: int) -> None:
