@@ -69,7 +69,24 @@ def guest_config(config: Config, folder: Path, name: str) -> Config:
     if at is not None:
         chosen[config.http] = _http_at(config.http, _port_for(at, known.get(config.http, 0)))
     _note_ports(folder, {text: _port_of(other) for text, other in chosen.items()})
-    listen = [chosen[text] for text in config.listen]
+    return _as_guest(config, folder, name, chosen)
+
+
+def guest_config_again(config: Config, folder: Path, name: str) -> Config:
+    """The same out of settings that were read again, of a guest that runs: on the ports that it has."""
+    known = _known_ports(folder)
+    chosen = {
+        text: _at(text, known[text])
+        for text in (*config.listen, *config.mqtt_listeners())
+        if text in known
+    }
+    if config.http in known:
+        chosen[config.http] = _http_at(config.http, known[config.http])
+    return _as_guest(config, folder, name, chosen)
+
+
+def _as_guest(config: Config, folder: Path, name: str, chosen: dict[str, str]) -> Config:
+    listen = [chosen.get(text, text) for text in config.listen]
     return msgspec.structs.replace(
         with_addresses(config, chosen),
         data=str(folder),

@@ -21,7 +21,13 @@ from moorline.errors import HomeMoved, MoorlineError
 from moorline.limits import HOME_MOVE_LOOK_MS, STOP_MS_MAX
 from moorline.node import set_aside
 from moorline.node.folder import home_number
-from moorline.node.guests import guest_config, guest_name, guests_of, opened_again
+from moorline.node.guests import (
+    guest_config,
+    guest_config_again,
+    guest_name,
+    guests_of,
+    opened_again,
+)
 from moorline.node.moving import mover
 from moorline.node.node import Node
 
@@ -51,6 +57,11 @@ class HostedNode:
     @property
     def folder(self) -> Path:
         return Path(os.path.abspath(self.config.data))
+
+    @property
+    def settings(self) -> Config:
+        """Those in force."""
+        return self.config if self.node is None else self.node.settings
 
     @property
     def is_own(self) -> bool:
@@ -83,6 +94,9 @@ class HostedNode:
 
     async def close(self) -> None:
         node, self.node = self.node, None
+        if node is not None:
+            # What SIGHUP has changed since counts for the next one too.
+            self.config = opened_again(node.settings, node.ports)
         if self._watching is not None:
             self._watching.cancel()
         if node is not None:
@@ -113,7 +127,6 @@ class Hosting:
         recompute_digests: bool = False,
         read_again: Callable[[], Config] | None = None,
     ) -> None:
-        self._config = config
         self._data = Path(os.path.abspath(config.data))
         self._recompute_digests = recompute_digests
         self._read_again = read_again
@@ -121,6 +134,10 @@ class Hosting:
         self._tasks: set[asyncio.Task[None]] = set()
         self.failed: asyncio.Future[MoorlineError] = asyncio.get_running_loop().create_future()
         self.own = HostedNode(config, self._own, self._fail, self._data)
+
+    @property
+    def guests(self) -> list[HostedNode]:
+        return list(self._guests.values())
 
     def ready_line(self) -> str:
         assert self.own.node is not None
@@ -164,9 +181,14 @@ class Hosting:
 
     async def _serve_guest(self, home: str) -> None:
         folder = self._folder_of(home)
-        name = guest_name(home, self._config.node, home_number(folder))
-        config = guest_config(self._config, folder, name)
-        guest = HostedNode(config, lambda given: Node(given, is_guest=True), self._fail, self._data)
+        ours = self.own.settings
+        name = guest_name(home, ours.node, home_number(folder))
+
+        def make(given: Config) -> Node:
+            return Node(given, is_guest=True, read_again=self._guest_again(folder, name))
+
+        config = guest_config(ours, folder, name)
+        guest = HostedNode(config, make, self._fail, self._data)
         await guest.open_first()
         if guest.is_gone or guest.node is None:
             return
@@ -176,6 +198,12 @@ class Hosting:
         with contextlib.suppress(MoorlineError, OSError, TimeoutError):
             await HomeMoves(guest.node.catalog).arrived(guest.node.identity.home_number)
         self._spawn(self._look_forever(guest))
+
+    def _guest_again(self, folder: Path, name: str) -> Callable[[], Config] | None:
+        read_again = self._read_again
+        if read_again is None:
+            return None
+        return lambda: guest_config_again(read_again(), folder, name)
 
     def _folder_of(self, home: str) -> Path:
         found = {folder.name: folder for folder in guests_of(self._data)}

@@ -224,6 +224,11 @@ class Node:
         """Waits for what a node cannot survive."""
         return await asyncio.shield(self._failed)
 
+    @property
+    def settings(self) -> Config:
+        """Those in force: SIGHUP changes some."""
+        return self._reloading.config
+
     def reload(self) -> None:
         """SIGHUP: the configuration is read again, and the files of TLS."""
         self._reloading.ask()
