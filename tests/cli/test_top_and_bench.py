@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+import socket
+import threading
 from collections.abc import Iterator
 
 import pytest
 from tests.process.nodes import NodeProcess, run_moor
 
-from moorline.cli.top import figures_in
+from moorline.cli.top import _look, figures_in
 from moorline.client.connecting import connect
 
 pytestmark = pytest.mark.process
@@ -22,6 +24,24 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
 def test_figures_with_labels_are_added_up() -> None:
     text = '# HELP a x\na{node="1"} 2\na{node="2"} 3.5\nb 1e3\nb_bucket{le="+Inf"} 7\n'
     assert figures_in(text) == {"a": 5.5, "b": 1_000.0, "b_bucket": 7.0}
+
+
+@pytest.mark.parametrize("said", [b"what?\r\n", b"HTTP/1.1 200 OK\r\n\r\nnode e\nx -\n", b""])
+def test_a_port_where_something_else_answers_is_a_node_without_figures(said: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def answer() -> None:
+            taken, _ = listening.accept()
+            with taken:
+                taken.recv(4_096)
+                taken.sendall(said)
+
+        answering = threading.Thread(target=answer)
+        answering.start()
+        port = listening.getsockname()[1]
+        look = _look(f"http://127.0.0.1:{port}/metrics", None)
+        answering.join()
+    assert look is None or not look.figures
 
 
 async def test_a_trial_is_measured_seen_and_leaves_nothing(node: NodeProcess) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.process.nodes import MOOR, clean_environment, eventually, run_moor
+from tests.process.nodes import MOOR, NodeProcess, clean_environment, eventually, run_moor
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
 
@@ -116,6 +116,47 @@ def test_what_cannot_be_is_refused(up: Up, tmp_path: Path) -> None:
     assert (foreign.returncode, "other things" in foreign.stderr) == (3, True)
     nowhere = run_moor("cluster", "heal", f"--data={tmp_path / 'none'}")
     assert "no cluster runs in" in nowhere.stderr
+
+
+def test_the_data_folder_of_a_node_is_left_to_it(tmp_path: Path) -> None:
+    """It has a `catalog` as a cluster's has, and its Postgres would be taken for a leftover, and ended."""
+    data = tmp_path / "data"
+    with NodeProcess(data) as node:
+        wrong = run_moor("cluster", "up", f"--data={data}")
+        assert (wrong.returncode, "other things" in wrong.stderr) == (3, True), wrong.stderr
+        listed = run_moor("user", "list", f"--address={node.address}")
+        assert listed.returncode == 0, listed.stderr
+        assert node.stop() == 0
+    wrong = run_moor("cluster", "up", f"--data={data}")
+    assert wrong.returncode == 3
+    assert not (data / "node-1").exists()
+
+
+def test_two_who_start_one_cluster_at_once(tmp_path: Path) -> None:
+    folder = tmp_path / "cluster"
+    flags = (f"--data={folder}", "--nodes=1", f"--port={free_ports()}", "--json")
+    both = [
+        subprocess.Popen(
+            [*MOOR, "cluster", "up", *flags],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=clean_environment(),
+            text=True,
+        )
+        for _ in range(2)
+    ]
+    try:
+        eventually(lambda: any(one.poll() is not None for one in both), within_s=60)
+        (second,) = [one for one in both if one.poll() is not None]
+        (first,) = [one for one in both if one is not second]
+        assert second.returncode == 4, second.communicate()
+        assert first.stdout is not None
+        assert json.loads(first.stdout.readline())["state"] == "up"
+    finally:
+        for one in both:
+            if one.poll() is None:
+                one.send_signal(signal.SIGTERM)
+            one.communicate(timeout=60)
 
 
 def test_down_leaves_no_process_and_keeps_the_folder(up: Up) -> None:

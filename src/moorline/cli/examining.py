@@ -18,6 +18,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from enum import StrEnum
+from http.client import HTTPException
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -34,6 +35,7 @@ from moorline.limits import (
     DOCTOR_DISK_FREE_BYTES,
     DOCTOR_SYNC_MS,
     DOCTOR_SYNCS,
+    FIGURES_BYTES_MAX,
     MIB,
 )
 
@@ -351,8 +353,8 @@ def node(config: Config) -> Iterator[Finding]:
         return
     try:
         with contextlib.closing(_asked(f"{http}/healthz")) as answer:
-            problems = json.loads(answer.read())["problems"]
-    except (OSError, ValueError, LookupError) as error:
+            problems = [str(one) for one in json.loads(answer.read(FIGURES_BYTES_MAX))["problems"]]
+    except (OSError, HTTPException, ValueError, LookupError, TypeError) as error:
         said = f"{name} runs and does not answer at {http}: {error}"
         yield Finding("node", State.WRONG, said, "see its log; if it hangs, stop it and start it")
         return

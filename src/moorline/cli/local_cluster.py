@@ -1,6 +1,7 @@
 """Room: cli. Several nodes on this machine, to try out what a cluster does when some of them fail.
 
     FOLDER/cluster.json   who runs here: the process that looks after them, and each node's
+    FOLDER/cluster.lock   held by that process
     FOLDER/catalog        one Postgres for all of them
     FOLDER/node-1 …       the data folder of each, with its log beside it: FOLDER/node-1.log
 
@@ -10,11 +11,12 @@ pid is still the process that was written down before it sends a signal.
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import re
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from enum import Enum
 from pathlib import Path
 
@@ -24,6 +26,8 @@ from moorline.errors import ConfigError, FolderInUse, NotFound, StartError
 from moorline.limits import LOCAL_NODE_READY_MS, STOP_MS_MAX
 
 FILE = "cluster.json"
+LOCK = "cluster.lock"
+OF_A_NODE = frozenset({"format", "lock", "node.id"})
 READY = re.compile(r" ready: (.*) roles=")
 
 
@@ -218,7 +222,9 @@ async def kept(
     from moorline.catalog import EmbeddedPostgres
 
     await asyncio.to_thread(_make_room, folder)
-    async with EmbeddedPostgres(folder / "catalog") as postgres:
+    async with contextlib.AsyncExitStack() as stack:
+        stack.enter_context(_held(folder))
+        postgres = await stack.enter_async_context(EmbeddedPostgres(folder / "catalog"))
         keeper = Keeper(folder, postgres.dsn, port, told)
         try:
             await keeper.start(range(1, count + 1))
@@ -233,9 +239,30 @@ def _make_room(folder: Path) -> None:
         raise FolderInUse(
             f"a cluster runs in {folder} already (process {pid}): use it, or give another --data"
         )
-    if folder.exists() and any(folder.iterdir()) and not (folder / "catalog").is_dir():
+    if not folder.exists():
+        folder.mkdir(parents=True)
+    names = set(os.listdir(folder))
+    # The data folder of a node has a `catalog` too: that one is of its node, and of no other.
+    is_a_cluster = LOCK in names or ("catalog" in names and not OF_A_NODE & names)
+    if names and not is_a_cluster:
         raise ConfigError(f"{folder} has other things in it: give a folder of its own with --data")
-    folder.mkdir(parents=True, exist_ok=True)
+
+
+@contextlib.contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """By one keeper at a time, from before there is a file that names it: a Postgres that another one has on
+    this folder would be taken for a leftover, and ended."""
+    descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise FolderInUse(
+                f"a cluster is being started in {folder}: use it, or give another --data"
+            ) from None
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _began(pid: int) -> int:

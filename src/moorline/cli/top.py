@@ -101,6 +101,7 @@ def _look(page: str, ca: Path | None) -> Look | None:
     # Here: `moor --help` needs neither.
     import ssl
     import urllib.request
+    from http.client import HTTPException
 
     context = None
     if page.startswith("https:"):
@@ -112,7 +113,7 @@ def _look(page: str, ca: Path | None) -> Look | None:
             page, timeout=TOP_REACH_MS_MAX / 1_000, context=context
         ) as answer:
             text = answer.read(FIGURES_BYTES_MAX).decode("utf-8", "replace")
-    except OSError:
+    except (OSError, HTTPException):  # the second of a port where something else answers
         return None
     return Look(time.monotonic(), figures_in(text))
 
@@ -121,7 +122,8 @@ def figures_in(text: str) -> dict[str, float]:
     """By name, those with labels added up."""
     found: dict[str, float] = {}
     for name, value in _FIGURE.findall(text):
-        found[name] = found.get(name, 0.0) + float(value)
+        with contextlib.suppress(ValueError):  # a page of something else may have anything there
+            found[name] = found.get(name, 0.0) + float(value)
     return found
 
 
