@@ -24,6 +24,7 @@ from moorline.wire import (
     service,
     staging,
     topic,
+    topic_deletion,
 )
 from moorline.wire import service_operator as operator
 from moorline.wire.message import Call, Message
@@ -100,6 +101,7 @@ FIELDS: dict[str, Any] = {
     "files": 0,
     "filter": TOPIC,
     "filters": [TOPIC],
+    "force": True,
     "generation": 1,
     "glob": "/owner/*",
     "grants": "s",
@@ -178,6 +180,8 @@ OPTIONAL: dict[type[Message], tuple[str, ...]] = {
     cluster.RemoveNode: ("is_forced",),
     cluster.DrainNode: ("home", "is_over"),
     topic.ListTopics: ("filter",),
+    # Others are known to the catalog that never ran.
+    topic_deletion.DeleteTopic: ("force",),
     staging.CommitStaged: ("aside",),
     service.ListServiceParts: ("service",),
 }

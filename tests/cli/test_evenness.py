@@ -18,6 +18,7 @@ CANNOT_BE_UNDONE = {
     "queue delete",
     "queue off",
     "queue purge",
+    "topic delete",
     "group delete",
     "client kick",
     "user remove",

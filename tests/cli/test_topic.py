@@ -18,7 +18,7 @@ from moorline.cli.start import start_of
 
 pytestmark = pytest.mark.process
 
-COMMANDS = ["publish", "tail", "list", "show"]
+COMMANDS = ["publish", "tail", "list", "show", "delete"]
 
 
 @pytest.fixture(scope="module")
@@ -231,6 +231,25 @@ def test_sealed_streams_have_a_digest_and_lost_messages_are_told(tmp_path: Path)
         first, second = facts["streams"]
         assert (first["is_sealed"], second["digest"]) == (True, None)
         assert re.fullmatch("0{15}3[0-9a-f]{32}", first["digest"])
+
+
+def test_what_a_topic_had_is_gone_for_every_reader(moor: Moor) -> None:
+    for topic, body in (("gone/a", "1"), ("gone/b", "2"), ("gone/a", "3")):
+        moor.lines("publish", topic, body, "--retain")
+    group = ("--group=late", "--start=beginning", "--count=1", "--json")
+    assert moor.json("tail", "gone/#", *group)[0]["text"] in {"1", "2"}
+    assert "--yes" in moor.error(2, "delete", "gone/a")
+    assert moor.lines("delete", "gone/a", "--yes") == ["gone/a is deleted: 2 messages"]
+    assert moor.lines("list", "gone/#") == ["messages  topic", "       1  gone/b"]
+    (retained,) = moor.tail("gone/#", 1, "--start=now")
+    assert (retained["topic"], retained["is_retained"]) == ("gone/b", True)
+    moor.lines("publish", "gone/a", "4")
+    texts = [one["text"] for one in moor.tail("gone/#", 3) if not one["is_retained"]]
+    assert sorted(map(str, texts)) == ["2", "4"]
+    assert json.loads(moor.lines("show", "gone/a", "--json")[0])["topic_messages"] == 1
+    told = moor.json("delete", "gone/a", "--yes", "--json")
+    assert told == [{"topic": "gone/a", "deleted": 1, "left": {}}]
+    assert "(administer) is not granted" in moor.error(12, "delete", "$SYS/audit/x", "--yes")
 
 
 def test_tail_follows_until_it_is_stopped(moor: Moor) -> None:

@@ -43,7 +43,7 @@ NOUNS = {
     "cluster": "cluster_trial",
     "queue": "queue_mending",
     "service": "service",
-    "topic": "topic",
+    "topic": "topic_deleting",
     "group": "group",
     "client": "client",
     "session": "session",

@@ -136,7 +136,7 @@ def publish(
         async for (body,) in source:
             await one(moor, body)
 
-    _run(endpoint, work)
+    run(endpoint, work)
 
 
 @app.command(epilog="Example: moor topic tail 'orders/#' --start beginning --count 10")
@@ -192,7 +192,7 @@ def tail(
             watching.cancel()
             losses.tell()  # those of the last moment
 
-    _run(endpoint, work)
+    run(endpoint, work)
 
 
 class _Losses:
@@ -272,7 +272,7 @@ def list_(
                 return
             after, left = page[-1][0], left - len(page)
 
-    _run(endpoint, work)
+    run(endpoint, work)
 
 
 @app.command(epilog="Example: moor topic show orders/eu --json")
@@ -311,7 +311,7 @@ def show(
             facts |= {"dropped": told.dropped_messages, "lost": told.lost_messages}
         output.emit(as_json, facts | {"streams": rows}, lambda: _show_streams(facts, rows))
 
-    _run(endpoint, work)
+    run(endpoint, work)
 
 
 def _shard_of(topic: str, streams: list[StreamFacts]) -> int:
@@ -352,7 +352,7 @@ def _worded(name: str) -> str:
     return name.removeprefix("is_").removesuffix("_us").replace("_", " ")
 
 
-def _run(endpoint: Endpoint, work: Callable[[Moor], Coroutine[Any, Any, None]]) -> None:
+def run(endpoint: Endpoint, work: Callable[[Moor], Coroutine[Any, Any, None]]) -> None:
     async def connected() -> None:
         async with endpoint.connect() as moor:
             await work(moor)

@@ -88,6 +88,7 @@ from moorline.wire.topic import (
     StreamsDescribed,
     TopicsListed,
 )
+from moorline.wire.topic_deletion import DeleteTopic, TopicDeleted
 
 if TYPE_CHECKING:
     from moorline.client.records.asked import Asked
@@ -405,6 +406,13 @@ class Moor:
             lambda call: ListTopics(call, after, filter_text, count), TopicsListed
         )
         return listed.topics
+
+    async def delete_topic(self, topic: str, *, force: bool = False) -> TopicDeleted:
+        """Hides what a topic has from all readers, at all nodes; with `force` also while nodes are away.
+
+        Its subscriptions and groups stay. `left` are the nodes that did not say that it is done.
+        """
+        return await self._calls.call(lambda call: DeleteTopic(call, topic, force), TopicDeleted)
 
     async def streams(self) -> StreamsDescribed:
         """All streams of the node; what it holds when the last of them is told."""

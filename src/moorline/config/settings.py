@@ -42,6 +42,7 @@ from moorline.config.problem import Problem, text_setting
 from moorline.config.records import Records
 from moorline.config.resolver import Resolver
 from moorline.config.sections import Groups, Queues, Streams
+from moorline.config.trace import Trace, trace_problems
 from moorline.core.access.base_path import FORM as BASE_PATH_FORM
 from moorline.core.access.web_origin import HOST_FORM, ORIGIN_FORM
 
@@ -303,6 +304,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     kerberos: Kerberos = Kerberos()
     oidc: Oidc = Oidc()
     records: Records = Records()
+    trace: Trace = Trace()
 
     def active_roles(self) -> tuple[str, ...]:
         return tuple(role for role in EXISTING_ROLES if not self.roles or role in self.roles)
@@ -350,6 +352,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         )
         yield from proxy_problems(self.mqtt, self.mqtt_proxy, self.mqtt_proxy_sources)
         yield from reference_problems(self.mqtt_reference)
+        yield from trace_problems(self.trace)
         yield from _access_problems(self)
         yield from _kerberos_problems(self)
         if (text := _catalog_problem(self.catalog)) is not None:

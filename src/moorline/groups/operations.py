@@ -76,8 +76,9 @@ class Operations:
         if host is None or host.leader.epoch != call.epoch:
             raise _fenced()
         group = host.group.name.group
-        rights = rights_of_originator(self._judge, call.originator, group)
-        demand(rights, ADMINISTER, path_of_group(group), host.group.owner)
+        path = path_of_group(group)
+        rights = rights_of_originator(self._judge, call.originator, path)
+        demand(rights, ADMINISTER, path, host.group.owner)
         await self.perform(host, Ticket(call.ticket, call.reader, call.epoch), call.work)
         log.info(
             "an operator's call",

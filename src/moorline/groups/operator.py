@@ -111,7 +111,8 @@ class GroupBroker:
     async def _describe(self, session: Session, call: DescribeGroup) -> Answer:
         rights = session.rights
         if rights.is_node:
-            rights = rights_of_originator(self._judge, call.originator, _name(call.group).group)
+            path = path_of_group(_name(call.group).group)
+            rights = rights_of_originator(self._judge, call.originator, path)
         name = _name(call.group)
         row = await self._leaders.groups.find(name)
         # First: whoever has no right does not hear whether there is such a group.

@@ -27,7 +27,7 @@ def originator_of(rights: SessionRights) -> Originator:
     return Originator(rights.principal, rights.proof.value, rights.is_local, groups)
 
 
-def rights_of_originator(judge: Judge, originator: Originator, group: str) -> SessionRights:
+def rights_of_originator(judge: Judge, originator: Originator, path: str) -> SessionRights:
     """By the table of this node: what the other one believes is no proof of a right."""
     try:
         proof = Proof(originator.proof)
@@ -35,7 +35,7 @@ def rights_of_originator(judge: Judge, originator: Originator, group: str) -> Se
         proof = Proof.NODE
     if proof is Proof.NODE or not originator.principal:
         # No node asks for itself, and one that is older does not say for whom it asks.
-        raise denied(ADMINISTER, path_of_group(group))
+        raise denied(ADMINISTER, path)
     claimed = frozenset[str]()
     if proof is Proof.OIDC:
         claimed = frozenset(originator.groups)

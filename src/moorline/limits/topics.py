@@ -84,6 +84,34 @@ TOPICS_LISTED_MAX = 65_536
 TOPICS_LISTED_LENGTH_MAX = 8 * MIB
 """The same in characters of their names: 128 for each."""
 
+TRACE_SPANS_MAX = 8_192
+"""Spans that wait for the collector: some 8 MB. One that does not fit is counted and gone."""
+
+TRACE_BATCH_SPANS_MAX = 512
+"""Spans of one post: some 300 KB of JSON."""
+
+TRACE_BATCH_MS = 1_000
+"""Spans are collected for so long before they are sent."""
+
+TRACE_POST_MS = 3_000
+"""A collector that does not take a batch within that time has not taken it."""
+
+TRACED_MESSAGES_PER_S_MAX = 1_000
+"""Messages, and deliveries, that a node traces in a second. Publishers say by a header that a message is to
+be traced, and a crowd of them must not slow the node down by it."""
+
+TRACED_IN_FLIGHT_MAX = 10_000
+"""Traced deliveries of a node that are not acknowledged: of those beyond it the span of the ack is
+missing."""
+
+DELETED_TOPICS_MAX = 4_096
+"""Deleted topics of a node whose messages retention has not taken yet: their list is written whole with each
+deletion, some 200 bytes a topic."""
+
+TOPIC_DELETION_MS = 30_000
+"""A node that does not answer within that time is told as one where a topic may not be deleted: before it
+answers it looks through the topics of all its streams."""
+
 LISTINGS_KEPT_MAX = 4
 """Sessions whose next pages of a listing are kept; another one has its topics walked over at each page."""
 

@@ -96,6 +96,8 @@ class GroupCommit(Generic[Batch]):
         self.failed: asyncio.Future[MoorlineError] = asyncio.get_running_loop().create_future()
         """Why nothing is promised any more: the node must end."""
         self.count = 0
+        self.took_s = 0.0
+        """From the start of the last commit to its end."""
         self.commit_seconds: Callable[[float], None] = lambda _: None
         self.may_answer: Callable[[], bool] = lambda: True
         """Whether this process is still the one that holds the node's identity: asked at every commit."""
@@ -313,7 +315,8 @@ class GroupCommit(Generic[Batch]):
             self.fail(error)
             return False
         self.count += 1
-        self.commit_seconds(self._loop.time() - started_s)
+        self.took_s = self._loop.time() - started_s
+        self.commit_seconds(self.took_s)
         self._earliest_s = started_s + self._pause_ms(batch) / 1_000
         if self._next is not None:
             self._next.set_result(None)

@@ -39,8 +39,10 @@ from moorline.limits import (
     STREAM_SYNCS_MAX,
 )
 from moorline.metrics import Metrics
+from moorline.net.span_export import span_export
 from moorline.net.trusted_clock import TrustedClock
 from moorline.node.folder import opening
+from moorline.node.topic_deletion import TopicDeletion
 from moorline.sessions.commands import SessionBroker
 from moorline.sessions.context import Context
 from moorline.staging.stages import Staging, open_staging
@@ -48,7 +50,9 @@ from moorline.topics.commands import TopicBroker
 from moorline.topics.directory import StreamDirectory
 from moorline.topics.stream_files import StreamFiles
 from moorline.topics.streams import LocalStreams
+from moorline.topics.traces import MessageTraces
 from moorline.topics.upkeep import StreamUpkeep, log_problems
+from moorline.version import __version__
 
 log = logging.getLogger("moorline.node")
 
@@ -98,9 +102,13 @@ class Topics:
         self.sessions = SessionBroker(self.context, self.broker, config.groups, demands)
         operations = Operations(self.leaders, Tickets(catalog), config.groups, judge)
         self.operator = GroupBroker(self.leaders, operations, config.groups, judge, demands)
+        self.deletion = TopicDeletion(self.broker, links, catalog, judge, demands)
 
     def declared(self) -> Declarations:
-        parts = (self.broker, self.files, self.sessions, self.operator, self.staging)
+        parts = (
+            *(self.broker, self.files, self.sessions, self.operator, self.staging),
+            self.deletion,
+        )
         return {kind: one for part in parts for kind, one in part.declared().items()}
 
     def judge_soon(self) -> None:
@@ -122,7 +130,7 @@ class Topics:
         """Leaders store what they know first, while the catalog and the links are there."""
         await self.leaders.close()
         await self.context.close()
-        for part in (self.broker, self.files, self.sessions, self.operator):
+        for part in (self.broker, self.files, self.sessions, self.operator, self.deletion):
             part.close()
         self.directory.close()
         await self.streams.close()
@@ -193,6 +201,10 @@ async def open_topics(
     ]
     try:
         async with contextlib.AsyncExitStack() as stack:
+            resource = {"service.instance.id": home, "service.version": __version__}
+            export = await stack.enter_async_context(span_export(config.trace, resource))
+            if export is not None:
+                topics.streams.traces = MessageTraces(export, home, config.trace.one_in)
             with opening(data / STAGING_FOLDER):
                 topics.staging = await stack.enter_async_context(
                     open_staging(staged, topics.broker, config.streams, stage_files_max, demands)
@@ -330,9 +342,35 @@ def watch(metrics: Metrics, topics: Topics) -> None:
     for name, (help_text, read) in figures.items():
         metrics.watch(name, help_text, read)
     _add_up(metrics, topics)
+    _watch_traces(metrics, streams)
     streams.commits.commit_seconds = metrics.latency(
         "stream_commit_seconds", "Time from the start of a commit to its end, fsync included."
     )
+
+
+def _watch_traces(metrics: Metrics, streams: LocalStreams) -> None:
+    """All of them are 0 where no collector is set."""
+    figures: dict[str, tuple[str, Callable[[MessageTraces], float]]] = {
+        "trace_spans_sent_total": ("Spans that the collector took.", lambda one: one.export.sent),
+        "trace_spans_dropped_total": (
+            "Spans that had no room, or that the collector did not take.",
+            lambda one: one.export.dropped,
+        ),
+        "trace_posts_failed_total": (
+            "Posts to the collector that failed.",
+            lambda one: one.export.failures,
+        ),
+        "trace_seconds_full_total": (
+            "Commits and deliveries with more to trace than a node does in a second.",
+            lambda one: one.passed_over,
+        ),
+    }
+    for name, (help_text, read) in figures.items():
+        metrics.watch(
+            name,
+            help_text,
+            lambda read=read: 0.0 if streams.traces is None else read(streams.traces),  # type: ignore[misc]
+        )
 
 
 def _add_up(metrics: Metrics, topics: Topics) -> None:

@@ -26,6 +26,7 @@ from moorline.net.tasks import Tasks
 from moorline.sessions.outlet import Outlet
 from moorline.topics.directory import ShardExtents, StreamDirectory
 from moorline.topics.filtered_news import Sleeper
+from moorline.topics.traces import DeliveryTraces
 
 log = logging.getLogger("moorline.groups")
 
@@ -49,18 +50,22 @@ class DeliveryHost:
         self._waits_for_client = False
         self._loop = asyncio.get_running_loop()
         self._tasks = Tasks("a feed failed")
+        traces = directory.local.traces
+        self._traces = None if traces is None else DeliveryTraces(traces)
 
     def performers(self) -> Mapping[type[Effect], Performer]:
         return {
             ReadBlock: self._read,
             AwaitNews: self._await_news,
             ForgetNews: self._forget_news,
-            Deliver: self._outlet.deliver,
+            Deliver: self._outlet.deliver if self._traces is None else self._deliver_traced,
             TellLost: self._tell_lost,
         }
 
     def close(self) -> None:
         self._tasks.cancel()
+        if self._traces is not None:
+            self._traces.close()
         self.perform(self.machine.close_all())
 
     # --- feeds, and what the client says of their messages ----------------------------------------
@@ -70,6 +75,8 @@ class DeliveryHost:
 
     def end(self, feed: Feed) -> None:
         self._did(self.machine.close(feed.number))
+        if self._traces is not None:
+            self._traces.ended(feed.number)
         self._wakers.pop(feed.number, None)
 
     def change(self, window: Window, size: int, qos: int) -> None:
@@ -77,6 +84,8 @@ class DeliveryHost:
 
     def ack(self, number: int, ranges: list[Range]) -> None:
         self._did(self.machine.ack(number, ranges))
+        if self._traces is not None:
+            self._traces.acked(number, ranges)
 
     def give_back(self, number: int, ranges: list[Range]) -> None:
         self._did(self.machine.give_back(number, ranges))
@@ -225,6 +234,12 @@ class DeliveryHost:
         self._did([])
 
     # --- the client -------------------------------------------------------------------------------
+
+    def _deliver_traced(self, effect: Deliver) -> None:
+        self._outlet.deliver(effect)
+        one = self.machine.feeds.get(effect.feed)
+        if self._traces is not None and one is not None:
+            self._traces.delivered(effect, one.feed.stream)
 
     def _tell_lost(self, loss: TellLost) -> None:
         if self._outlet.is_open:

@@ -82,7 +82,7 @@ class TopicBroker:
         """Where another front door gives its messages to: `publishing.publish`."""
         self._reads = StreamReads(streams, self._demands)
         self._turns = Turns()
-        self._listed = TopicList(streams)
+        self.listed = TopicList(streams)
         self._watching: set[Session] = set()
         self._news: set[int] = set()
         self._news_due = False
@@ -117,7 +117,7 @@ class TopicBroker:
 
     async def _list_topics(self, session: Session, call: ListTopics) -> Answer:
         check_filter(call.filter)
-        rows = await self._listed.page(session, call.filter, call.after, call.count)
+        rows = await self.listed.page(session, call.filter, call.after, call.count)
         return TopicsListed(call.call, rows)
 
     async def _describe(self, session: Session, call: DescribeStreams) -> Answer:

@@ -15,6 +15,7 @@ from moorline.cluster.links import Links
 from moorline.core.frames.block import Block, block_of
 from moorline.core.frames.byte_columns import Numbers
 from moorline.core.frames.frame import HEAD
+from moorline.core.frames.hidden import with_hidden
 from moorline.core.stream import Extent, Gap, Shard, Stream
 from moorline.errors import MoorlineError
 from moorline.limits import (
@@ -105,9 +106,10 @@ class StreamDirectory:
         )
         if answer.reason:
             return Gap(answer.first, answer.upto, answer.reason)
-        return (
-            block_of(answer.first, answer.frames, _starts(answer.frames)) if answer.frames else None
-        )
+        if not answer.frames:
+            return None
+        block = block_of(answer.first, answer.frames, _starts(answer.frames))
+        return with_hidden(block, answer.hidden)
 
     async def offsets_at(
         self, node: str, time_us: int, *, within_ms: int = HELLO_TIMEOUT_MS

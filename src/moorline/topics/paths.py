@@ -23,10 +23,10 @@ def path_of_group(group: str) -> str:
     return f"{GROUPS}/{group}"
 
 
-def check_reserved(topic: str) -> None:
+def check_reserved(topic: str, right: int = WRITE) -> None:
     """Refuses one that only nodes publish to, whatever the rows say."""
     if topic.partition("/")[0] in RESERVED:
-        raise denied(WRITE, path_of_topic(topic))
+        raise denied(right, path_of_topic(topic))
 
 
 def all_topics(_: object) -> Iterable[str]:

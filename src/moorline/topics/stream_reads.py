@@ -10,6 +10,7 @@ from collections.abc import Generator
 from moorline.access.demands import Demands
 from moorline.access.guard import Declared, demand_everything, needs_everything
 from moorline.core.access.right import SUBSCRIBE
+from moorline.core.frames.hidden import hidden_ranges
 from moorline.core.stream import Gap, Stream
 from moorline.errors import NotFound
 from moorline.limits import STREAM_READ_BYTES_MAX
@@ -54,7 +55,8 @@ class StreamReads:
             return StreamRead(call.call, call.offset, call.offset, b"")
         if isinstance(found, Gap):
             return StreamRead(call.call, found.first, found.upto, b"", found.reason)
-        return StreamRead(call.call, found.first, found.upto, found.data)
+        hidden = hidden_ranges(found)
+        return StreamRead(call.call, found.first, found.upto, found.data, hidden=hidden)
 
     async def _wait_for_news(self, session: Session, call: ReadStream) -> None:
         """Waits until there is something to be read, as long as the call allows; reads nothing yet."""

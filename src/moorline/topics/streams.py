@@ -23,6 +23,7 @@ from moorline.limits import (
 from moorline.net.group_commit import GroupCommit
 from moorline.net.trusted_clock import TrustedClock
 from moorline.topics.filtered_news import FilteredNews
+from moorline.topics.traces import MessageTraces
 
 log = logging.getLogger("moorline.topics")
 
@@ -51,6 +52,8 @@ class LocalStreams(FillsDisk):
         """Called with the shards that have new messages."""
         self.reshaped: list[Callable[[list[int]], None]] = []
         """Called with the shards whose generations have changed."""
+        self.traces: MessageTraces | None = None
+        """Where a collector is set."""
         self.news = FilteredNews()
         """For readers of some topics."""
         self._waiting: dict[int, list[Callable[[], None]]] = {}
@@ -77,6 +80,8 @@ class LocalStreams(FillsDisk):
             moved(shards)
         if self._log_work is None:
             self._look_after_log()
+        if self.traces is not None:
+            self.traces.committed(batch, self.commits.took_s)
 
     def _look_after_log(self) -> None:
         """In a thread, beside the commits: what is full is synced where it belongs, and the next is made."""

@@ -28,6 +28,7 @@ from moorline.wire.topic import (
     NO_STREAM,
     Filter,
     Number,
+    OffsetRange,
     StreamCount,
     StreamKey,
 )
@@ -230,12 +231,16 @@ class ReadStream(Call, frozen=True, gc=False, tag=133):
 
 
 class StreamRead(Answer, frozen=True, gc=False, tag=134):
-    """Frames `first` to before `upto`; none of them if they are lost, and `reason` says why."""
+    """Frames `first` to before `upto`; none of them if they are lost, and `reason` says why.
+
+    Those of the ranges in `hidden` are of deleted topics: for whoever copies what is stored, for no reader.
+    """
 
     first: int
     upto: int
     frames: Body
     reason: Code = ""
+    hidden: Annotated[list[OffsetRange], RowsMax] = msgspec.field(default_factory=list)
 
 
 class FindOffsets(Call, frozen=True, gc=False, tag=135):

@@ -27,6 +27,7 @@ from moorline.wire import (
     staging,
     stream_file,
     topic,
+    topic_deletion,
 )
 from moorline.wire import service_operator as operator
 from moorline.wire.link import Challenge, Goodbye, Hello, Ping, Pong, Response, Welcome
@@ -57,6 +58,7 @@ HeardByNode = (
     | service.COMMANDS
     | operator.COMMANDS
     | topic.COMMANDS
+    | topic_deletion.COMMANDS
     | group.COMMANDS
     | staging.COMMANDS
     | stream_file.COMMANDS
@@ -91,6 +93,7 @@ HeardByClient = (
     | service.EVENTS
     | operator.EVENTS
     | topic.EVENTS
+    | topic_deletion.EVENTS
     | group.EVENTS
     | staging.EVENTS
     | stream_file.EVENTS

@@ -46,6 +46,6 @@ def test_a_layout_without_a_log_of_small_commits_is_read_as_ever() -> None:
 
 def test_a_layout_of_tomorrow_is_refused() -> None:
     disk = MemoryDisk()
-    disk.write_whole(PATH, b"node=n1 shards=8 version=4\n")
+    disk.write_whole(PATH, b"node=n1 shards=8 version=5\n")
     with pytest.raises(StartError, match="newer Moorline"):
         read_layout(disk)

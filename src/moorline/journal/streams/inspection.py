@@ -22,7 +22,7 @@ from moorline.limits import STREAM_SKIP_MARGIN
 class StreamProblem(msgspec.Struct, frozen=True):
     """One thing in the files of a shard that is not as it was left.
 
-    `kind` is one of: missing, short, foreign, replaced, unlisted, manifest, log, damage, seal.
+    `kind` is one of: missing, short, foreign, replaced, unlisted, manifest, log, deleted, damage, seal.
     """
 
     kind: str

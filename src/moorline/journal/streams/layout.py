@@ -3,7 +3,8 @@
     node=n1 id=q3fJ… shards=8 version=3
 
 `version` 3 has the log of small commits beside what 2 has; a program that does not know it would pass over
-what only the log has. `node` is the home of the node, `id` that of its data folder.
+what only the log has. 4 has topics that are deleted (`deleted`), and is written where there are some.
+`node` is the home of the node, `id` that of its data folder.
 """
 
 import contextlib
@@ -14,7 +15,7 @@ from moorline.journal.disk import Disk, read_all
 from moorline.limits import STREAM_SHARDS_MAX
 
 PATH = "layout"
-VERSION, VERSION_BEFORE = 3, 2
+VERSION, VERSION_WITHOUT_DELETED, VERSION_BEFORE = 4, 3, 2
 NO_OWNER = bytes(ID_BYTES)
 """Of streams that are written without a node."""
 
@@ -56,9 +57,12 @@ def _fields(disk: Disk) -> dict[str, str]:
     return dict(word.split("=", 1) for word in text.split() if "=" in word)
 
 
-def write_layout(disk: Disk, node: str, shards: int, owner: bytes = NO_OWNER) -> None:
+def write_layout(
+    disk: Disk, node: str, shards: int, owner: bytes = NO_OWNER, *, has_deleted: bool = False
+) -> None:
     """The home of the node too: a copy of the folder is still of that node."""
-    text = f"node={node} id={text_of(owner)} shards={shards} version={VERSION}\n".encode()
+    version = VERSION if has_deleted else VERSION_WITHOUT_DELETED
+    text = f"node={node} id={text_of(owner)} shards={shards} version={version}\n".encode()
     if read_all(disk, PATH) != text:
         disk.write_whole(PATH, text)
 

@@ -131,18 +131,20 @@ def put_aside(disk: Disk, folder: str, number: int) -> None:
 
 
 def leave_file(disk: Disk, folder: str, name: str) -> None:
-    """Out of the way, and nothing of it is lost. What is there of that name already stays there."""
+    """Out of the way, and nothing of it is lost. What is there of that name already stays there. Without a
+    folder it is one beside those of the shards."""
     disk.make_folders(ASIDE)
-    disk.rename(f"{folder}/{name}", _free_name(disk, folder, name))
+    disk.rename(f"{folder}/{name}" if folder else name, _free_name(disk, folder, name))
     disk.sync_folder(ASIDE)
     disk.sync_folder(folder)
 
 
 def _free_name(disk: Disk, folder: str, name: str) -> str:
-    target, count = f"{ASIDE}/{folder}-{name}", 1
+    first = f"{ASIDE}/{folder}-{name}" if folder else f"{ASIDE}/{name}"
+    target, count = first, 1
     while disk.exists(target):
         count += 1
-        target = f"{ASIDE}/{folder}-{name}.{count}"
+        target = f"{first}.{count}"
     return target
 
 

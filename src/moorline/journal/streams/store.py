@@ -24,6 +24,8 @@ from moorline.core.topic import check_topic
 from moorline.journal.begun_syncs import BegunSyncs
 from moorline.journal.disk import Disk, DiskFile
 from moorline.journal.streams.batch import PlainRecord, StreamBatch, StreamOptions
+from moorline.journal.streams.deleted import PATH as DELETED
+from moorline.journal.streams.deleted import DeletedUpto
 from moorline.journal.streams.inspection import StreamProblem
 from moorline.journal.streams.layout import NO_OWNER, read_layout, write_layout
 from moorline.journal.streams.packed_append import NumberedRows
@@ -32,12 +34,14 @@ from moorline.journal.streams.publishers import NOBODY, StoredBytes
 from moorline.journal.streams.retained import Entry, Retained
 from moorline.journal.streams.segment import STORE_BYTES
 from moorline.journal.streams.shard import ShardLog
+from moorline.journal.streams.shard_recovery import leave_file
 from moorline.journal.streams.store_recovery import StoreRecovery
 from moorline.journal.streams.stream_log import StreamLog
 from moorline.journal.streams.upkeep import ShardUpkeep
 from moorline.journal.streams.view import StreamView
 from moorline.limits import (
     STREAM_LOGGED_BYTES_MAX,
+    STREAM_SKIP_MARGIN,
     TOPICS_CACHED_BYTES_MAX,
     TOPICS_CACHED_MAX,
 )
@@ -129,7 +133,25 @@ class StreamStore(StreamView):
                 self._begin(shard, has_snapshot=found[number].has_snapshot)
             elif shard.generations:
                 shard.end_newest()
-        write_layout(self._disk, self._node, self._options.shards, self._owner)
+        self._open_deleted()
+
+    def _open_deleted(self) -> None:
+        wrong = self.deleted.open()
+        if wrong:
+            # Its topics are read again: whoever deleted them is to hear of it.
+            leave_file(self._disk, "", DELETED)
+            text = f"{DELETED}: {wrong}; topics that were deleted are read again until they are deleted anew"
+            self.problems.append(StreamProblem("deleted", 0, 0, text))
+        self._write_layout(has_deleted=bool(self.deleted))
+        for number, shard in enumerate(self._in_use):
+            upto = self.deleted.upto(number)
+            if shard.end < upto:
+                # A power cut took its end: what gets these offsets now would pass for deleted.
+                self.skip_to(number, upto + STREAM_SKIP_MARGIN)
+
+    def _write_layout(self, *, has_deleted: bool) -> None:
+        shards = self._options.shards
+        write_layout(self._disk, self._node, shards, self._owner, has_deleted=has_deleted)
 
     def _begin(self, shard: ShardLog, *, has_snapshot: bool) -> None:
         newest = shard.newest
@@ -169,6 +191,29 @@ class StreamStore(StreamView):
             shard.close()
         self.log.close()
         self._retained.close()
+
+    # --- topics that go ---------------------------------------------------------------------------
+
+    def reaches_of(self, topic: str) -> list[DeletedUpto]:
+        """How far a topic is deleted if all is that it has now. While no commit is under way: what is counted
+        is what readers see."""
+        reaches = []
+        for number, shard in self._shards.items():
+            if shard.generations and shard.end > shard.first:
+                newest = shard.generations[-1]
+                count = newest.topics.get(topic, 0) if newest.summary is None else 0
+                reaches.append(DeletedUpto(number, shard.end, newest.number, count))
+        return reaches
+
+    def with_deleted(self, topic: str, reaches: list[DeletedUpto]) -> dict[str, list[DeletedUpto]]:
+        """What is deleted then, but for what retention took meanwhile."""
+        firsts = {number: shard.first for number, shard in self._shards.items()}
+        return self.deleted.with_topic(topic, reaches, firsts)
+
+    def write_deleted(self, topics: dict[str, list[DeletedUpto]]) -> None:
+        """In a thread. The layout first: an older program must not pass the list over."""
+        self._write_layout(has_deleted=True)
+        self.deleted.write(topics)
 
     # --- a message --------------------------------------------------------------------------------
 

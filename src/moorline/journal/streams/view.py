@@ -12,6 +12,7 @@ from moorline.core.frames.picked import Picked
 from moorline.core.sets.digest import Digest
 from moorline.core.stream import Extent, Gap, Stream
 from moorline.journal.disk import Disk
+from moorline.journal.streams.deleted import DeletedTopics
 from moorline.journal.streams.generation import SEAL, Generation
 from moorline.journal.streams.match_count import count_in_file, count_in_memory, counted
 from moorline.journal.streams.seal import Seal, read_seal
@@ -30,6 +31,8 @@ class StreamView:
         self._disk = disk
         self._shards: dict[int, ShardLog] = {}
         self._candidates = KnownCandidates()
+        self.deleted = DeletedTopics(disk)
+        """Topics that readers here, and at other nodes, do not see any more."""
         self._told: set[tuple[int, int, int, int]] = set()
         """Damage that was told of already."""
 
@@ -130,9 +133,11 @@ class StreamView:
         if found is None:
             return {}
         if found.summary is None:
-            return dict(found.topics)
-        seal = self.seal_of(shard, generation)
-        return seal.topics if seal is not None else {}
+            counts = dict(found.topics)
+        else:
+            seal = self.seal_of(shard, generation)
+            counts = seal.topics if seal is not None else {}
+        return self.deleted.left(shard, generation, found.end, counts)
 
     def topics_are_in_memory(self, shard: int, generation: int) -> bool:
         """Whether `topics` needs no disk; if it does, ask in a thread."""
@@ -189,11 +194,16 @@ class StreamView:
 
     def read(self, shard: int, generation: int, offset: int, bytes_max: int) -> Block | Gap | None:
         """What follows the offset in that generation; None at its end."""
-        return self._shards[shard].read(generation, offset, bytes_max)
+        found = self._shards[shard].read(generation, offset, bytes_max)
+        return self.deleted.hide(shard, found) if isinstance(found, Block) else found
 
     def read_now(self, shard: int, generation: int, offset: int, bytes_max: int) -> ReadNow | None:
         """As `read`, from memory; None where the disk must be read, which is for a thread."""
-        return self._shards[shard].read_now(generation, offset, bytes_max)
+        now = self._shards[shard].read_now(generation, offset, bytes_max)
+        if now is None or not isinstance(now.found, Block):
+            return now
+        block = self.deleted.hide(shard, now.found)
+        return now if block is now.found else ReadNow(block, now.end)
 
     def pick(
         self, shard: int, generation: int, offset: int, bytes_max: int, wish: Wish
@@ -208,7 +218,8 @@ class StreamView:
             if offsets is None:
                 return None
             upto = min(wish.upto, found.end)
-            return pick(segment, offsets, offset, upto, wish.messages_max, bytes_max)
+            picked = pick(segment, offsets, offset, upto, wish.messages_max, bytes_max)
+            return self.deleted.hide(shard, picked) if picked is not None else None
         except FileNotFoundError:
             return None  # retention was faster, or an older program has sealed it
         finally:
