@@ -17,6 +17,7 @@ class Relay:
         self.bytes = 0
         """Both ways."""
         self._links: set[asyncio.Task[None]] = set()
+        self._spared: set[asyncio.Task[None]] = set()
 
     @property
     def address(self) -> str:
@@ -25,8 +26,12 @@ class Relay:
     def lead_to(self, address: str) -> None:
         self.target = int(address.rpartition(":")[2])
 
+    def spare(self) -> None:
+        """The links of now go on when others are cut, and are not counted any more."""
+        self._spared |= self._links
+
     def cut(self) -> None:
-        for link in self._links:
+        for link in self._links - self._spared:
             link.cancel()
 
     @contextlib.asynccontextmanager
@@ -37,6 +42,7 @@ class Relay:
             yield self
         finally:
             server.close()
+            self._spared.clear()
             self.cut()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -47,8 +53,8 @@ class Relay:
             far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.target)
             try:
                 async with asyncio.TaskGroup() as group:
-                    group.create_task(self._pass_on(reader, far_writer))
-                    group.create_task(self._pass_on(far_reader, writer))
+                    group.create_task(self._pass_on(task, reader, far_writer))
+                    group.create_task(self._pass_on(task, far_reader, writer))
             except* OSError:
                 pass
             finally:
@@ -56,9 +62,12 @@ class Relay:
         writer.transport.abort()
         self._links.discard(task)
 
-    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pass_on(
+        self, link: asyncio.Task[None], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         while data := await reader.read(65_536):
-            self.bytes += len(data)
+            if link not in self._spared:
+                self.bytes += len(data)
             writer.write(data)
             await writer.drain()
         raise ConnectionResetError
