@@ -67,6 +67,7 @@
     │   ├── BadFilter          a filter of records, columns or known ids that cannot be one
     │   ├── NoSuchTable        no table of records has that name, or we may see nothing of it
     │   ├── NoSuchColumn       a table of records has no such column
+    │   ├── RowTooLarge        a row of a table of records is larger than a client takes
     │   ├── TableChanged       a column that a copy reads, or its key, is another one
     │   ├── TableGone          a table of records was dropped
     │   ├── SessionTaken       the session is another connection's
@@ -548,6 +549,13 @@ class NoSuchColumn(CallFailed):
     """A table of records has no such column."""
 
     code = "NO_SUCH_COLUMN"
+
+
+class RowTooLarge(CallFailed):
+    """A row that matches the filter is larger than a client takes: the text names it by its key. Until it is
+    smaller, or left out by the filter or by the names of columns, the copy is not served."""
+
+    code = "ROW_TOO_LARGE"
 
 
 class TableChanged(CallFailed):

@@ -11,6 +11,7 @@ from tests.records.bed import Bed
 from tests.records.clients import AS_MSGPACK, PATIENCE_S, Held, client
 from tests.records.site import Site, opened_site, url_of
 
+import moorline
 from moorline.catalog import EmbeddedPostgres
 
 pytestmark = pytest.mark.process
@@ -133,6 +134,8 @@ async def test_t69_a_column_that_is_given_other_values_comes_to_those_who_read_i
         "alter table things add column size integer default 7",
         "alter table things drop column note",
         "alter table things alter column note type varchar(20)",
+        # The same columns, and rows with the same numbers.
+        REWRITES["a column is given other values"],
     ],
 )
 async def test_t69_a_column_that_changes_while_a_client_is_away(
@@ -145,12 +148,83 @@ async def test_t69_a_column_that_changes_while_a_client_is_away(
         async with client(url_of(node), one, form=form):
             await site.equal(one) if one is held else await _ended(few)
         one.left()
+    # What a node remembers of a table is not there when they come back.
+    await site.stop()
     await site.execute(change)
+    node = await site.node()
     async with client(url_of(node), held, form=form), client(url_of(node), few, form=form):
         await site.equal(held)
         await _ended(few)
     assert held.hows[0] == "full"
     assert few.hows[0] == "replay", "it reads none of what changed"
+
+
+PARTED = (
+    "create table parted (id bigint primary key, workspace_id integer, state text, note text) "
+    "partition by range (id)",
+    "create table parted_one partition of parted for values from (0) to (100)",
+    "create table parted_two partition of parted for values from (100) to (200)",
+    "insert into parted select n, 1, 'NEW', 'n' from generate_series(90, 110) n",
+)
+APART = (
+    "alter table parted detach partition parted_one; update parted_one set note = 'unnumbered'; "
+    "alter table parted attach partition parted_one for values from (0) to (100)"
+)
+
+
+@pytest.mark.parametrize("who", ["there", "away", "away, in few bytes"])
+async def test_a_partition_that_was_changed_while_it_was_apart_comes_anew(
+    site: Site, tmp_path: Path, who: str
+) -> None:
+    """Its triggers were gone with it: the rows have the numbers that they had."""
+    await site.execute(*PARTED[:-1])
+    await site.register("parted")
+    await site.execute(PARTED[-1])
+    node = await site.node()
+    held = Held("parted")
+    if who == "there":
+        async with client(url_of(node), held):
+            await site.equal(held, table="parted")
+            await site.execute(APART)
+            await site.equal(held, table="parted")
+    elif who == "away":
+        async with client(url_of(node), held):
+            await site.equal(held, table="parted")
+        held.left()
+        await site.stop()
+        await site.execute(APART)
+        node = await site.node()
+        async with client(url_of(node), held):
+            await site.equal(held, table="parted")
+        assert held.hows[0] == "full"
+    else:
+        path = tmp_path / "cache"
+        async with moorline.connect(str(node.addresses[0])) as moor:
+            async with moor.records("parted", cache=path) as table:
+                assert table.rows[95]["note"] == "n"
+            await site.execute(APART)
+            async with moor.records("parted", cache=path) as table:
+                assert table.rows[95]["note"] == "unnumbered"
+                assert table.how == "full"
+            await site.execute(
+                "create table parted_new partition of parted for values from (200) to (300)"
+            )
+            async with moor.records("parted", cache=path) as table:
+                assert table.how in ("replay", "digest"), "what was made as a partition has no past"
+    assert held.drifts == 0
+
+
+async def test_who_was_away_while_the_files_were_made_anew_gets_what_differs(site: Site) -> None:
+    await site.execute(ROWS)
+    node = await site.node()
+    held = Held("things")
+    async with client(url_of(node), held):
+        await site.equal(held)
+    held.left()
+    await site.execute("vacuum full things", "update things set note = 'm' where id = 4")
+    async with client(url_of(node), held):
+        await site.equal(held)
+    assert held.hows[0] in ("replay", "digest")
 
 
 async def _ended(held: Held) -> None:

@@ -30,7 +30,7 @@ async def test_a_scan_that_is_cancelled_before_it_begins_lets_go_of_its_step(log
         audience = feed.audiences.join(
             parse_filter(capture.table, {}), make_permit(None, is_all=True)
         )
-        sending = Sending(capture.table, lambda _: "")
+        sending = Sending(capture.table, lambda _: "", lambda *_: None)
         scans = Scans(capture, feed, sending, {}, slots, lambda _: None)
         held = await HeldStep.open(capture, await capture.position(), is_exported=True)
         await held.export()

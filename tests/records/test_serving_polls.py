@@ -15,6 +15,8 @@ from tests.records.site import Site, opened_site
 
 from moorline.catalog import EmbeddedPostgres
 from moorline.node.node import Node
+from moorline.records import form as forms
+from moorline.records import polling
 from moorline.wire.records import Subscribe, client_json
 
 
@@ -74,6 +76,40 @@ async def test_a_poll_whose_cursor_leads_nowhere_gets_everything(site: Site) -> 
     await poll(node, held)
     await site.equal(held)
     assert held.hows == ["full"]
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+async def test_a_sync_that_is_larger_than_an_answer_is_refused_by_name(
+    site: Site, monkeypatch: pytest.MonkeyPatch, *, is_known: bool
+) -> None:
+    node = await site.node()
+    held = Held("things")
+    if is_known:
+        await poll(node, held)
+        await site.execute("update things set note = 'other'")
+    monkeypatch.setattr(polling, "RECORDS_POLL_BYTES_MAX", 2_000)
+    status, body = await asked(node, msgspec.json.encode(Subscribe(1, [held.subscription()])))
+    assert status == 413
+    assert json.loads(body) == {
+        "code": "TOO_LARGE",
+        "text": "a sync of more than 2000 bytes needs a WebSocket",
+    }
+    tables = node.subjects.records
+    assert tables is not None
+    await until(lambda: not tables.hosts["things"].receivers, "nothing of it is kept")
+
+
+async def test_a_row_that_is_larger_than_an_answer_is_named(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forms.PollForm, "row_bytes_max", 1_000)
+    node = await site.node()
+    await site.execute("update things set note = repeat('x', 1000) where id = 3")
+    held = Held("things")
+    await poll(node, held)
+    assert held.refused[0].code == "ROW_TOO_LARGE"
+    assert "key 3 " in held.refused[0].why
+    assert not held.ends
 
 
 async def test_polls_that_are_refused(site: Site) -> None:

@@ -36,6 +36,16 @@ RECORD_RESUME_BYTES_MAX = 512
 RECORD_PARTS_BYTES_MAX = 64 * MIB
 """All parts together: as much as a client holds of one row before it is whole."""
 
+RECORD_ROW_BYTES_MAX = 63 * MIB
+"""Of one row, over the native protocol: with what goes before it, it is within RECORD_PARTS_BYTES_MAX."""
+
+RECORD_SOCKET_ROW_BYTES_MAX = 14 * MIB
+"""Of one row, over a WebSocket: with what waits before it, it is within WEBSOCKET_BUFFER_BYTES_MAX. A row
+beyond it would cut the socket each time that it is sent."""
+
+RECORD_ROW_RETURN_MS = 60_000
+"""Time behind which a client comes back that is not served for the sake of one row."""
+
 RECORD_TABLES_MAX = 64
 """Tables of one set of subscriptions: a page that shows more shows nothing."""
 
@@ -53,6 +63,9 @@ RECORD_KEY_COLUMNS_MAX = 4
 
 RECORD_KEY_CHARACTERS_MAX = 1 << 20
 """Of one column of a key: an index of Postgres takes 2,704 bytes of it, compressed 255 to 1 at most."""
+
+RECORD_KEY_CHARACTERS_SHOWN = 200
+"""Of a key, in a text for people."""
 
 RECORD_LEVELS_MAX = 256
 """Levels of a value in msgpack: readers go down by recursion, those of Python to some 900 in all. What is

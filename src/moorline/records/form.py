@@ -13,7 +13,12 @@ import msgspec
 
 from moorline.core.records.row_text import columns_of, packed
 from moorline.core.records.table import After
-from moorline.limits import RECORD_MESSAGES_MAX, RECORDS_FRAME_BYTES
+from moorline.limits import (
+    RECORD_MESSAGES_MAX,
+    RECORD_ROW_BYTES_MAX,
+    RECORD_SOCKET_ROW_BYTES_MAX,
+    RECORDS_FRAME_BYTES,
+)
 from moorline.wire.records import Record, RecordMessage, RecordMessages
 from moorline.wire.websocket import frame_binary, frame_text
 
@@ -26,10 +31,14 @@ class Form(Protocol):
     def name(self) -> str:
         """What a client speaks, for people."""
 
+    @property
+    def row_bytes_max(self) -> int:
+        """Of a row in JSON, and of the message that it becomes: what its readers take at most."""
+
     def message(self, message: RecordMessage) -> bytes: ...
 
-    def record(self, table: str, after: After, columns: Sequence[str] | None) -> bytes:
-        """With those columns of the row only, or with all."""
+    def record(self, table: str, after: After, columns: Sequence[str] | None) -> bytes | None:
+        """With those columns of the row only, or with all; None if that is more than its readers take."""
 
     def packet(self, parts: Sequence[bytes]) -> Any: ...
 
@@ -38,12 +47,15 @@ class JsonForm:
     """WebSocket text messages."""
 
     name = "json"
+    row_bytes_max = RECORD_SOCKET_ROW_BYTES_MAX
 
     def message(self, message: RecordMessage) -> bytes:
         return _json.encode(message)
 
-    def record(self, table: str, after: After, columns: Sequence[str] | None) -> bytes:
+    def record(self, table: str, after: After, columns: Sequence[str] | None) -> bytes | None:
         row = after.row if columns is None else _chosen(after.row, columns)
+        if len(row) > self.row_bytes_max:
+            return None
         return _json.encode(Record(table, after.seq, msgspec.Raw(row)))
 
     def packet(self, parts: Sequence[bytes]) -> Any:
@@ -63,13 +75,18 @@ class MsgpackForm:
     """WebSocket binary messages."""
 
     name = "msgpack"
+    row_bytes_max = RECORD_SOCKET_ROW_BYTES_MAX
 
     def message(self, message: RecordMessage) -> bytes:
         return _msgpack.encode(message)
 
-    def record(self, table: str, after: After, columns: Sequence[str] | None) -> bytes:
+    def record(self, table: str, after: After, columns: Sequence[str] | None) -> bytes | None:
         row = after.row if columns is None else _chosen(after.row, columns)
-        return _msgpack.encode(Record(table, after.seq, msgspec.Raw(packed(row))))
+        if len(row) > self.row_bytes_max:
+            return None  # before it is read: that of a gigabyte would hold everybody up
+        written = _msgpack.encode(Record(table, after.seq, msgspec.Raw(packed(row))))
+        # A short number may be nine bytes.
+        return written if len(written) <= self.row_bytes_max else None
 
     def packet(self, parts: Sequence[bytes]) -> Any:
         return frame_binary(_list(parts))
@@ -79,6 +96,7 @@ class NativeForm(MsgpackForm):
     """Messages of the native protocol."""
 
     name = "native"
+    row_bytes_max = RECORD_ROW_BYTES_MAX
 
     def packet(self, parts: Sequence[bytes]) -> Any:
         return RecordMessages(_list(parts))

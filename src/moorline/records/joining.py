@@ -21,7 +21,7 @@ from moorline.core.sets.digest import Digest
 from moorline.errors import BadFilter, LimitReached, RightsUnknown
 from moorline.records.permits import Permits
 from moorline.records.receiver import Receiver, Resumes
-from moorline.records.sending import facts_of
+from moorline.records.sending import facts_of, own_facts_of
 from moorline.records.signing import Signing
 from moorline.records.table_host import TableHost
 from moorline.wire.records import Refused, TableSubscription
@@ -99,7 +99,7 @@ class Joining:
             cursor, is_as_told = self._resumed(receiver, permit)
         elif cursor is not None:
             # It holds rows of other columns, which neither a replay nor a digest would tell anything of.
-            is_as_told = cursor.facts == facts_of(host.table, filter_, host.table.epoch)
+            is_as_told = cursor.facts == own_facts_of(host.table, filter_)
             cursor = cursor if is_as_told else None
         if receiver.known is not None and cursor is not None:
             receiver.known_at = self._known_at(cursor, filter_)
@@ -134,9 +134,8 @@ class Joining:
             return None, is_as_told
         asked = Asked(table.name, table.epoch, filter_.hash, permit.hash, digest)
         found = self._signing.open_brief(self._place, asked)
-        is_as_told = self._place[HEAD_BYTES : HEAD_BYTES + FACTS_BYTES] == facts_of(
-            table, filter_, table.epoch
-        )
+        told = self._place[HEAD_BYTES : HEAD_BYTES + FACTS_BYTES]
+        is_as_told = told == own_facts_of(table, filter_)
         if not isinstance(found, TableCursor):
             return None, is_as_told
         receiver.resumes = Resumes.WITH_CURSOR if is_as_told else Resumes.NOT
@@ -145,7 +144,7 @@ class Joining:
     def _known_at(self, cursor: TableCursor, filter_: Filter) -> Snapshot | None:
         """Where its ids were told of, if they were told as they would be now. Its permit may be another."""
         table = self._host.table
-        facts = facts_of(table, filter_, table.epoch)
+        facts = own_facts_of(table, filter_)
         is_same = (cursor.table, cursor.epoch, cursor.filter_hash, cursor.facts) == (
             table.name,
             table.epoch,

@@ -1,6 +1,8 @@
 """Room: records. What a feed says, put into messages: each is written once for all who read in the same form.
 
 A `sync_start` waits for what it is the start of: a sync that fails before its first row is never heard of.
+A row that is larger than its readers take ends the subscriptions that it is for: without it their digest
+would be another set's, and cut by it they would come back for it for ever.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -12,7 +14,8 @@ from moorline.core.records.filter import Filter
 from moorline.core.records.row_hash import NAME
 from moorline.core.records.table import After, Key, Table
 from moorline.core.sets.digest import Digest
-from moorline.limits import RECORD_RESUME_BYTES_MAX
+from moorline.errors import RowTooLarge
+from moorline.limits import RECORD_KEY_CHARACTERS_SHOWN, RECORD_RESUME_BYTES_MAX
 from moorline.records.form import Form, packets
 from moorline.records.receiver import Receiver, Resumes
 from moorline.wire.records import (
@@ -28,11 +31,17 @@ Rows = Sequence[tuple[Key, After]]
 
 
 class Sending:
-    def __init__(self, table: Table, sign: Callable[[TableCursor], str]) -> None:
+    def __init__(
+        self,
+        table: Table,
+        sign: Callable[[TableCursor], str],
+        refuse: Callable[[Receiver, RowTooLarge], None],
+    ) -> None:
         self.table = table
         self.sent_messages = 0
         """Deletions and records, for each receiver."""
         self._sign = sign
+        self._refuse = refuse
 
     def rows(
         self,
@@ -44,16 +53,17 @@ class Sending:
         """To receivers of one audience."""
         if not receivers or not (deletions or records):
             return
-        made: dict[Form, list[Any]] = {}
+        made: dict[Form, list[Any] | RowTooLarge] = {}
         self.begin(receivers)
-        self.sent_messages += len(receivers) * (len(deletions) + len(records))
         for receiver in receivers:
             form = receiver.hearer.form
             found = made.get(form)
             if found is None:
-                found = made[form] = list(
-                    packets(form, self._parts(form, filter_, deletions, records))
-                )
+                found = made[form] = self._packets(form, filter_, deletions, records)
+            if isinstance(found, RowTooLarge):
+                self._refuse(receiver, found)
+                continue
+            self.sent_messages += len(deletions) + len(records)
             # It holds something else from now on than it said when it came.
             receiver.digest = None
             for packet in found:
@@ -115,10 +125,18 @@ class Sending:
         self, snapshot: Any, filter_: Filter, permit_hash: bytes, digest: Digest
     ) -> TableCursor:
         table = self.table
-        facts = facts_of(table, filter_, table.epoch)
+        facts = own_facts_of(table, filter_)
         return TableCursor(
             table.name, table.epoch, snapshot, filter_.hash, permit_hash, digest, facts
         )
+
+    def _packets(
+        self, form: Form, filter_: Filter, deletions: Sequence[Key], records: Rows
+    ) -> list[Any] | RowTooLarge:
+        try:
+            return list(packets(form, self._parts(form, filter_, deletions, records)))
+        except RowTooLarge as error:
+            return error
 
     def _parts(
         self, form: Form, filter_: Filter, deletions: Sequence[Key], records: Rows
@@ -126,8 +144,11 @@ class Sending:
         name = self.table.name
         for key in deletions:
             yield form.message(Deletion(name, list(key)))
-        for _, after in records:
-            yield form.record(name, after, filter_.columns)
+        for key, after in records:
+            record = form.record(name, after, filter_.columns)
+            if record is None:
+                raise _too_large(key, form)
+            yield record
 
     def _start(self, receiver: Receiver, how: How) -> RecordMessage:
         table = self.table
@@ -144,9 +165,29 @@ class Sending:
         )
 
 
-def facts_of(table: Table, filter_: Filter, epoch: str = "") -> bytes:
+def _too_large(key: Key, form: Form) -> RowTooLarge:
+    shown = ", ".join(key)
+    if len(shown) > RECORD_KEY_CHARACTERS_SHOWN:
+        shown = f"{shown[:RECORD_KEY_CHARACTERS_SHOWN]}…"
+    return RowTooLarge(
+        f"the row with the key {shown} has more than the {form.row_bytes_max} bytes that a row may have "
+        f"here: name columns without the long one, or leave the row out by the filter"
+    )
+
+
+def facts_of(table: Table, filter_: Filter) -> bytes:
     """The hash of what a client of this filter was told of the table."""
-    return facts_hash(table.key, _columns(table, filter_), table.salt, epoch)
+    return facts_hash(table.key, _columns(table, filter_), table.salt)
+
+
+def own_facts_of(table: Table, filter_: Filter) -> bytes:
+    """With what a node says to itself: the epoch, and whether rows may have other values since, under the
+    numbers that they have. A client that was away then holds those of before, and no digest would tell."""
+    columns = _columns(table, filter_)
+    names = {name for name, _ in columns}
+    written = ",".join(f"{name} {by}" for name, by in table.written if name in names)
+    said = f"{table.epoch}\0{written}\0{table.attached}"
+    return facts_hash(table.key, columns, table.salt, said)
 
 
 def _columns(table: Table, filter_: Filter) -> list[tuple[str, str]]:

@@ -58,10 +58,11 @@ from moorline.errors import (
     DatabaseUnreachable,
     LimitReached,
     RightsUnknown,
+    RowTooLarge,
     TableRefused,
     TableRestored,
 )
-from moorline.limits import RECORDS_AWAY_MS_MAX, RECORDS_IDLE_MS
+from moorline.limits import RECORD_ROW_RETURN_MS, RECORDS_AWAY_MS_MAX, RECORDS_IDLE_MS
 from moorline.net.clock import monotonic_ms
 from moorline.net.slices import in_slices
 from moorline.records.capture import Capture
@@ -106,7 +107,7 @@ class TableHost:
             step_ms=0,
             admitted_per_s=admitted_per_s,
         )
-        self.sending = Sending(capture.table, signing.sign)
+        self.sending = Sending(capture.table, signing.sign, self._leave_out)
         self._capture = capture
         self._permits = permits
         self._poll_ms, self._poll_ms_max = poll_ms, poll_ms_max
@@ -165,6 +166,15 @@ class TableHost:
         if offer is not None:
             self.post(SyncDone(offer.scan, receiver.number, offer.digest))
             self._scans.left()
+
+    def _leave_out(self, receiver: Receiver, error: RowTooLarge) -> None:
+        """It asks again later, when the row may be another one; nobody else waits for it."""
+        log.warning(
+            "a row is too large for clients", extra={"table": self.table.name, "why": str(error)}
+        )
+        receiver.offer = None
+        self.unsubscribe(receiver)
+        receiver.hearer.refuse(receiver.table, error.code, str(error), RECORD_ROW_RETURN_MS)
 
     def rights_changed(self, version: int) -> None:
         self.post(RightsHeard(version))
@@ -435,5 +445,6 @@ class TableHost:
 
 
 def _described(table: Table) -> Table:
-    """Without how far its log reaches back, which changes all the time."""
-    return msgspec.structs.replace(table, reach=LogReach())
+    """Without how far its log reaches back, which changes all the time, and without what only those who were
+    away have to be told of."""
+    return msgspec.structs.replace(table, reach=LogReach(), written=(), attached="")

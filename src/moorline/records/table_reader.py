@@ -43,6 +43,7 @@ class Look(msgspec.Struct, frozen=True):
     shape: str
     files: str
     written: str
+    attached: str
     reach: LogReach
     log_limit: int
     log_n: int | None
@@ -63,6 +64,8 @@ class TableReader:
         """Columns and partitions, as one text that differs when they do."""
         self._files = self._written = ""
         """The files that its rows were in at the last step, and who had written its columns."""
+        self._attached: str | None = None
+        """The partitions that had been attached then."""
         self._name = name
 
     @property
@@ -81,10 +84,12 @@ class TableReader:
         if since is None:
             self.took(look)
         if look.epoch == before.epoch and look.shape == shape:
-            if look.reach != before.reach:
-                self._describe(reach=look.reach)
+            written = self._written_by(look)
+            now = look.reach, written, look.attached
+            if now != (before.reach, before.written, before.attached):
+                self._describe(reach=look.reach, written=written, attached=look.attached)
             return look, self._objection(look, since) if since else None
-        await self.read_again(connection, look.shape)
+        await self._read_again(connection, look)
         if look.epoch != before.epoch:
             return look, Resync(
                 "epoch", "the table was registered anew, or Postgres is another one than before"
@@ -101,6 +106,8 @@ class TableReader:
             return Resync("epoch", "the snapshot is from the future")
         if look.has_truncation:
             return Resync("truncated", "the table was truncated")
+        if self._attached not in (None, look.attached):
+            return Resync("schema", "a partition was attached")
         if self._files not in ("", look.files):
             # Whoever reads them at an older snapshot finds none: so Postgres says of what writes tables anew
             # ("not MVCC-safe"), and no trigger hears of it.
@@ -120,17 +127,27 @@ class TableReader:
                 if name in names and before.get(name, by) != by
             ]
             self._describe(rewritten=self.table.rewritten.union(others))
-        self._files, self._written = look.files, look.written
+        if self._attached not in (None, look.attached):
+            # Its rows may have been written while it was apart, in any column.
+            by = f"attached {look.attached}"
+            others = [(column.name, by) for column in self.table.columns]
+            self._describe(rewritten=self.table.rewritten.union(others))
+        self._files, self._written, self._attached = look.files, look.written, look.attached
+
+    def _written_by(self, look: Look) -> tuple[tuple[str, str], ...]:
+        by = _written.decode(look.written)
+        return tuple((column.name, by.get(column.name, "")) for column in self.table.columns)
 
     def _describe(self, **other: Any) -> None:
         table = msgspec.structs.replace(self.table, **other)
         self.registered = msgspec.structs.replace(self.registered, table=table)
 
-    async def read_again(self, connection: Any, shape: str) -> None:
+    async def _read_again(self, connection: Any, look: Look) -> None:
         rewritten = self.table.rewritten
         self.registered = await read_registered(connection, self._name)
-        self.shape = shape
-        self._describe(rewritten=rewritten)
+        self.shape = look.shape
+        written = self._written_by(look)
+        self._describe(rewritten=rewritten, written=written, attached=look.attached)
 
     async def scan_keys(
         self, condition: Condition, snapshot_id: str, *, since: Snapshot | None = None
@@ -200,6 +217,7 @@ async def take_look(
         shape=row["shape"],
         files=row["files"],
         written=row["written"],
+        attached=row["attached"],
         reach=reach_of(row),
         log_limit=row["log_limit"],
         log_n=row["log_n"],

@@ -26,6 +26,8 @@ from tests.records.browser.scripts import (
 )
 from tests.records.clients import until
 
+from moorline.limits import RECORDS_POLL_BYTES_MAX
+
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
@@ -332,6 +334,21 @@ async def test_requests_where_websockets_cannot_be_opened(place: Place) -> None:
     )
     await tab.run("table.close()")
     await until(lambda: place.subscriptions() == 0, "the request that waited is over")
+
+
+async def test_a_sync_that_no_answer_to_a_request_holds_is_refused_and_says_why(
+    place: Place,
+) -> None:
+    await rows_of(place, 15)
+    await place.site.execute("update things set note = repeat('x', 60000) where workspace_id = 15")
+    tab = await place.tab(url=f"{place.pages}/")
+    await tab.run(BLOCKED)
+    await opened(place, tab, 15)
+    await tab.until("table.status === 'refused'")
+    code, why = await tab.run("[table.details.code, table.details.why]")
+    assert code == "TOO_LARGE"
+    assert why == f"a sync of more than {RECORDS_POLL_BYTES_MAX} bytes needs a WebSocket"
+    await tab.run("table.close()")
 
 
 async def test_keys_of_several_columns_and_of_any_text(place: Place) -> None:

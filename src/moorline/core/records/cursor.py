@@ -8,9 +8,9 @@
     └─────────┴───────┴────────┴─────────┴───────┴──────────────────────────────┴──────────────────────┘
 
 All of it is base64url, without padding. The HMAC (SHA-256, its first 16 bytes) is of all but itself. `facts`
-is a hash of the epoch and of what clients were told of the table. A snapshot is its xmin, then differences:
-to xmax, and from one open transaction to the next. With too many of them it is left out, and the cursor says
-"no replay".
+is a hash of the epoch, of what clients were told of the table, and of who described its columns. A snapshot
+is its xmin, then differences: to xmax, and from one open transaction to the next. With too many of them it is
+left out, and the cursor says "no replay".
 
 Its first `brief` bytes are enough for who says all the rest by asking for the same again, with the digest of
 the same rows: the rest is put together anew, and the HMAC proves that it is what was signed.

@@ -75,6 +75,10 @@ class Table(msgspec.Struct, frozen=True):
     """From which snapshots on its log tells all that is behind them."""
     rewritten: frozenset[tuple[str, str]] = frozenset()
     """Columns that were given other values by a statement that no trigger sees, and by which."""
+    written: tuple[tuple[str, str], ...] = ()
+    """Each column, and the transaction that described it last: one that gives it other values does so too."""
+    attached: str = ""
+    """Partitions that were tables of their own before, and since when: what happened there has no number."""
 
 
 class Before(NamedTuple):

@@ -525,6 +525,12 @@ class Link {
         const answer = await fetch(`${this.#address.replace(/^ws/, "http")}/poll`, { method: "POST", headers, body, signal: polling.signal });
         const text = await answer.text();
         if (polling.signal.aborted) return;
+        if (answer.status === 413) {
+          // To come back sooner would bring the same: it goes on when there are fewer rows, or a WebSocket.
+          this.#drop();
+          this.#refused({ code: "TOO_LARGE", why: wordsOf(text) });
+          return;
+        }
         if (!answer.ok) {
           const isBoot = answer.status === 503 && text.includes('"RESTART"');
           this.#lost(isBoot ? BOOTED : answer.status, text.slice(0, 200));
@@ -754,6 +760,15 @@ class Link {
     const isPassing = code === "BUSY" || code === "NOT_READY" || code === "TABLE_CHANGED";
     const pause = isPassing ? returnMs + Math.random() * 1_000 : (0.5 + Math.random() / 2) * PAUSE_MS_MAX;
     this.#askAgain(pause);
+  }
+}
+
+/** Those of a refusal of a request, `{code, text}`. */
+function wordsOf(/** @type {string} */ refusal) {
+  try {
+    return String(JSON.parse(refusal).text);
+  } catch {
+    return refusal.slice(0, 200);
   }
 }
 

@@ -19,6 +19,14 @@ select
         select coalesce(string_agg(t.relid::oid::text, ',' order by t.relid), '')
         from pg_partition_tree(r.relation) t
     ) as shape,
+    -- Partitions that were not made as such: attached by a later transaction than the one that made them.
+    (
+        select coalesce(string_agg(i.inhrelid::oid::text || ' ' || i.xmin::text, ',' order by i.inhrelid), '')
+        from pg_inherits i
+        join pg_class c on c.oid = i.inhrelid
+        join pg_type y on y.oid = c.reltype
+        where i.inhrelid = any (array(select t.relid::oid from pg_partition_tree(r.relation) t)) and i.xmin <> y.xmin
+    ) as attached,
     -- The files that rows are in, which TRUNCATE and whatever writes a table anew change; and who last wrote the
     -- descriptions of its columns.
     (
