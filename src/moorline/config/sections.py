@@ -147,6 +147,17 @@ class Groups(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             description="Time a member of a $queue group has for a message before others get it.",
         ),
     ] = 30_000
+    load_ms: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=3_600_000,
+            description=(
+                "Time between two looks at what the streams of a $shared group carry, after which members "
+                "may exchange some; 0 shares them by number alone."
+            ),
+        ),
+    ] = 10_000
     window: Annotated[
         int,
         Meta(

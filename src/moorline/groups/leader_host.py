@@ -12,8 +12,10 @@ from moorline.core.group.events import (
     Commit,
     CommitFailed,
     Committed,
+    EndsSeen,
     Fenced,
     GapFound,
+    LookAtEnds,
     ShardsSeen,
     Stopped,
 )
@@ -71,7 +73,13 @@ class LeaderHost:
         self._starting: set[Shard] = set()
         self.driver = Driver(
             leader,
-            {Send: self._send, Commit: self._commit, GapFound: self._gap, Stopped: self._stop},
+            {
+                Send: self._send,
+                Commit: self._commit,
+                GapFound: self._gap,
+                LookAtEnds: self._look,
+                Stopped: self._stop,
+            },
             self._failed,
         )
 
@@ -161,6 +169,11 @@ class LeaderHost:
             return CommitFailed(commit.number)
         self._counts.commits += 1
         return Committed(commit.number) if held else Fenced()
+
+    def _look(self, look: LookAtEnds) -> Event:  # noqa: ARG002
+        """As far as is known here: of another node, what it said last."""
+        extents = {shard: self._leaders.directory.extents(shard) for shard in self.leader.shards}
+        return EndsSeen(tuple((shard, of[-1].end) for shard, of in extents.items() if of))
 
     def _gap(self, gap: GapFound) -> None:
         count = gap.upto - gap.first

@@ -227,6 +227,7 @@ class Leaders:
             idle_ms=settings.idle_ms,
             deliveries_max=group.deliveries_max,
             lock_ms=settings.lock_ms,
+            load_ms=settings.load_ms,
         )
 
     # --- streams ----------------------------------------------------------------------------------

@@ -18,6 +18,13 @@ MEMBER_LENGTH_MAX = 512
 BORROWERS_MAX = 1_024
 """Members of one group: five times what other systems take."""
 
+GROUP_LOAD_LEAST = 100
+"""Messages a second of a member on average: where less comes, it does not matter who reads which stream."""
+
+GROUP_LOAD_RESTS = 6
+"""Looks at the loads for which a stream stays with whoever it came to: loads that come and go by turns must
+not send it to and fro."""
+
 BORROWERS_DEPARTED_MAX = 4_096
 """Borrowers that went and that a Leader remembers, so that a late word of theirs does not bring them back."""
 

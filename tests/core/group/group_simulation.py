@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import ClassVar
 
+import msgspec
 from tests.core.group.group_member import Goodbye, Join, Leave, MemberNode
 from tests.core.group.group_world import (
     CATALOG,
@@ -279,6 +280,7 @@ def rough(seed: int, *, mode: type[Leader] = Leader, steps: int = 1_500) -> Grou
         delay_ms=draw.choice(((1, 1), (1, 40))),
         replay=queue if mode is QueueLeader else rough,
     )
+    simulation.world.weights = weights_of(seed, len(simulation.world.shards))
     simulation.join()
     simulation.run(
         steps,
@@ -289,6 +291,57 @@ def rough(seed: int, *, mode: type[Leader] = Leader, steps: int = 1_500) -> Grou
     )
     simulation.settle()
     return simulation
+
+
+def uneven(seed: int, *, steps: int = 3_000, load_ms: int = 60) -> GroupSimulation:
+    """Some streams carry far more than others, and nobody fails: it ends in shares that are near."""
+    simulation = _uneven(seed, None, uneven, load_ms)
+    simulation.run(steps, publish=1.0)
+    return simulation
+
+
+def uneven_rough(seed: int, *, steps: int = 2_500) -> GroupSimulation:
+    """Members exchange streams all the time, and are killed, cut off, kicked and come again meanwhile."""
+    chaos = Chaos(
+        crash=0.002,
+        pause=0.002,
+        cut=0.002,
+        restart_after_ms=(1, 200),
+        resume_after_ms=(1, 800),
+        heal_after_ms=(1, 400),
+    )
+    simulation = _uneven(seed, chaos, uneven_rough, load_ms=10)
+    simulation.run(steps, publish=0.5, churn=0.002, retention=0.002, depose=0.001, kick=0.001)
+    simulation.settle()
+    return simulation
+
+
+def _uneven(
+    seed: int, chaos: Chaos | None, replay: Callable[[int], object], load_ms: int
+) -> GroupSimulation:
+    draw = random.Random(f"{seed} uneven")
+    shards = draw.choice((8, 16, 32))
+    simulation = GroupSimulation(
+        seed,
+        members=draw.randint(2, 5),
+        shards=shards,
+        chaos=chaos,
+        loss=0.02 if chaos else 0,
+        repeat=draw.choice((0, 0.3)),
+        delay_ms=draw.choice(((1, 1), (1, 20))),
+        options=msgspec.structs.replace(OPTIONS, load_ms=load_ms),
+        fair=chaos is None,
+        replay=replay,
+    )
+    simulation.world.weights = weights_of(seed, shards)
+    simulation.join()
+    return simulation
+
+
+def weights_of(seed: int, shards: int) -> list[int]:
+    """How much more is published to some shards than to others."""
+    draw = random.Random(f"{seed} weights")
+    return [draw.choice((1, 1, 1, 5, 20)) for _ in range(shards)]
 
 
 def queue(seed: int, *, steps: int = 1_500) -> GroupSimulation:
@@ -308,6 +361,7 @@ def fair(seed: int, *, mode: type[Leader] = Leader, steps: int = 1_500) -> Group
         fair=True,
         replay=fair_queue if mode is QueueLeader else fair,
     )
+    simulation.world.weights = weights_of(seed, len(simulation.world.shards))
     simulation.join()
     simulation.run(steps, churn=draw.choice((0.01, 0.05)), retention=draw.choice((0, 0.01, 0.05)))
     simulation.settle()

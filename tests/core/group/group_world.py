@@ -15,12 +15,14 @@ from moorline.core.group.events import (
     Commit,
     CommitFailed,
     Committed,
+    EndsSeen,
     Fenced,
     GapFound,
     Kick,
     LeaderOptions,
     LeaseHeld,
     Led,
+    LookAtEnds,
     ShardsSeen,
     Stopped,
 )
@@ -42,6 +44,9 @@ OPTIONS = LeaderOptions(
     idle_ms=2_000,
     deliveries_max=4,
     lock_ms=1_000,
+    load_ms=40,
+    # Enough of a few messages, so that streams are exchanged in whatever else happens.
+    load_least=2,
 )
 
 Offset = tuple[Shard, int]
@@ -84,6 +89,10 @@ class World:
     """Shards whose cursor has changed since somebody looked."""
     touched: set[str] = field(default_factory=set)
     """Nodes and members that did something since somebody looked."""
+    exchanged: int = 0
+    """Streams that were taken back for what they carry."""
+    weights: list[int] = field(default_factory=list)
+    """How much more is published to some shards than to others; the same to each if there are none."""
     is_calm: bool = False
     checks_order: bool = True
 
@@ -121,7 +130,7 @@ class World:
         return ShardsSeen(tuple((shard, self.extents(shard), 0) for shard in self.shards))
 
     def publish(self, chance: random.Random) -> None:
-        shard = chance.choice(self.shards)
+        (shard,) = chance.choices(self.shards, self.weights or None)
         first = self.ends[shard]
         self.ends[shard] += chance.randint(1, 4)
         for number in range(first, self.ends[shard]):
@@ -364,6 +373,10 @@ class LeadingNode:
                     self.leader = None
                 case GapFound():
                     self.world.gaps.append(effect)
+                case LookAtEnds():
+                    seen = self._lead(EndsSeen(tuple(self.world.ends.items())))
+                    self.world.exchanged += sum(isinstance(one, Send) for one in seen)
+                    effects += seen
                 case _:
                     raise AssertionError(effect)
         return effects

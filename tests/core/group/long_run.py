@@ -9,7 +9,14 @@ import sys
 import time
 from collections.abc import Callable
 
-from tests.core.group.group_simulation import GroupSimulation, fair, fair_queue, queue, rough
+from tests.core.group.group_simulation import (
+    GroupSimulation,
+    fair,
+    fair_queue,
+    queue,
+    rough,
+    uneven_rough,
+)
 from tests.core.group.operator_simulation import operated, operated_queue, stopped_somewhere
 
 from moorline.testing import SimulationFailed
@@ -19,6 +26,7 @@ RUNS: dict[str, Callable[[int], GroupSimulation]] = {
     "queue": queue,
     "fair": fair,
     "fair_queue": fair_queue,
+    "uneven": uneven_rough,
     "operated": operated,
     "operated_queue": operated_queue,
     "stopped": stopped_somewhere,

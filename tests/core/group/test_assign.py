@@ -84,6 +84,11 @@ def test_a_stream_goes_back_to_whoever_had_it() -> None:
     assert sorted(plan.grants) == [("s1", "b"), ("s2", "a")]
 
 
+def test_the_one_too_many_stays_where_it_was_when_a_stream_of_its_owner_begins_anew() -> None:
+    plan = assignment({"a": ["s1"], "b": ["s2"]}, ["s3"], before={"s3": "b"})
+    assert plan == ([("s3", "b")], [])
+
+
 def test_what_is_on_its_way_back_counts_and_is_not_taken_twice() -> None:
     assert assignment({"a": [1, 2], "b": []}, [], moving=2).revokes == []
 

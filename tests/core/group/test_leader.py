@@ -1,11 +1,20 @@
 """The Leader: build, handle, compare effects. Numbers are those of the scenarios."""
 
+import msgspec
 import pytest
-from tests.core.group.leader_scene import EPOCH, OPTIONS, LeaderScene, shard, stream
+from tests.core.group.leader_scene import (
+    EPOCH,
+    LEASE_UNTIL_MS,
+    OPTIONS,
+    LeaderScene,
+    shard,
+    stream,
+)
 
 from moorline.core.delivery.progress import Cursor
-from moorline.core.group.events import Kick
-from moorline.core.group.leader import LeaderState
+from moorline.core.effects import SetTimer
+from moorline.core.group.events import EndsSeen, Kick, Led, LookAtEnds
+from moorline.core.group.leader import Leader, LeaderState
 from moorline.core.group.message import (
     Grant,
     Invalidate,
@@ -17,6 +26,7 @@ from moorline.core.group.message import (
     Revoked,
     UpdateProgress,
 )
+from moorline.core.group.queue_leader import QueueLeader
 from moorline.core.group.stream_lease import Status
 from moorline.limits import BORROWERS_DEPARTED_MAX, BORROWERS_MAX, BORROWERS_STRANGE_MAX
 
@@ -495,3 +505,48 @@ def test_a_broken_state_is_found_and_tells_the_story(broken: str) -> None:
         leader.check()
     assert leader.state is LeaderState.LEADING
     assert "story of leader of g, epoch 3" in str(caught.value)
+
+
+# --- what streams carry ---------------------------------------------------------------------------
+
+
+def test_it_looks_at_what_streams_carry_again_and_again() -> None:
+    leading = LeaderScene()
+    leading.streams(4)
+    leading.join("b1", "b2")
+    leading.confirm()
+    load_ms = OPTIONS.load_ms
+    for turn in range(3):
+        assert leading.after(load_ms, "load") == [LookAtEnds(), SetTimer("load", load_ms)]
+        ends = {shard(number): 9_000 * turn * (number in (0, 2)) for number in range(4)}
+        leading.tell(EndsSeen(tuple(ends.items())))
+    assert {number % 2 for number in leading.owners()["b1"]} == {0}, "as it was shared by number"
+    assert len(leading.take(Revoke)) == 2, (
+        "one of the two that carry something, and one that does not"
+    )
+
+
+def test_a_member_that_is_sent_away_over_an_exchange_is_the_last_that_was_asked() -> None:
+    leading = LeaderScene()
+    leading.streams(4)
+    leading.join("b1", "b2")
+    leading.confirm()
+    for turn in range(2):
+        leading.now_ms += OPTIONS.load_ms
+        leading.hear(LeaderWanted("b2", "member of b2", 16))
+        ends = {shard(number): 9_000 * turn * (number in (0, 2)) for number in range(4)}
+        leading.tell(EndsSeen(tuple(ends.items())))
+    assert len(leading.take(Revoke)) == 2
+    assert leading.leader.lending.exchanges_streams
+    leading.after(OPTIONS.revoke_ms)
+    assert {gone.reason for gone in leading.take(Invalidate)} == {"REVOKE_DEADLINE"}
+    assert not leading.leader.lending.exchanges_streams
+
+
+@pytest.mark.parametrize("kind", [Leader, QueueLeader])
+def test_where_it_shall_not_or_members_share_messages_it_does_not_look(kind: type[Leader]) -> None:
+    load_ms = 0 if kind is Leader else OPTIONS.load_ms
+    options = msgspec.structs.replace(OPTIONS, load_ms=load_ms)
+    leader = kind("g", "n1", EPOCH, (), LEASE_UNTIL_MS, options)
+    timers = [effect.name for effect in leader.handle(Led(), 0) if isinstance(effect, SetTimer)]
+    assert timers == ["tick"]

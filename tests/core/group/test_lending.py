@@ -17,8 +17,11 @@ from moorline.core.group.message import (
 from moorline.core.group.stream_lease import Status
 from moorline.core.group.views import BorrowerView
 from moorline.core.stream import RETENTION, Extent, Gap, Shard, Stream
+from moorline.limits import GROUP_LOAD_RESTS
 
 OPTIONS = LeaderOptions()
+LOAD_MS = OPTIONS.load_ms
+HOT_PER_MS = 2
 EPOCH = 3
 
 
@@ -127,7 +130,115 @@ def test_a_member_is_late_with_what_it_was_asked_for() -> None:
     assert one.is_late(view, 100 + OPTIONS.revoke_ms)
 
 
-@pytest.mark.parametrize("broken", ["G1", "G2", "E1", "C2", "W1"])
+# --- what streams carry ---------------------------------------------------------------------------
+
+
+def busy(shards: int, *borrowers: str) -> StreamLending:
+    """Everything is granted; of the streams of the first member much more comes than of the others."""
+    one = lending(shards, *borrowers)
+    for number in list(one.leases):
+        report(one, number, Cursor(0))
+    look(one, 0)
+    return one
+
+
+def look(one: StreamLending, now_ms: int, *hot: Shard) -> list[Effect]:
+    """Of these much has come since the look before, of the others nothing."""
+    ends = {shard: HOT_PER_MS * now_ms if shard in hot else 0 for shard in one.shards}
+    effects = one.saw_ends(ends, now_ms)
+    one.check()
+    return effects
+
+
+def owners(one: StreamLending) -> dict[Shard, str]:
+    return {lease.stream.shard: lease.borrower for lease in one.leases.values()}
+
+
+def of(one: StreamLending, borrower: str) -> list[Shard]:
+    return sorted(shard for shard, owner in owners(one).items() if owner == borrower)
+
+
+def come_back(one: StreamLending, shard: Shard) -> list[Effect]:
+    """Its member has finished it, and it is granted to somebody else, who takes it."""
+    (number,) = one.shards[shard].leases
+    report(one, number, Cursor(0), final=True)
+    granted = one.returned(one.leases[number], (), 0)
+    for again in one.shards[shard].leases:
+        report(one, again, Cursor(0))
+    return granted
+
+
+def test_a_member_with_two_hot_streams_exchanges_one_for_a_cold_one() -> None:
+    one = busy(4, "b1", "b2")
+    hot = of(one, "b1")
+    effects = look(one, LOAD_MS, *hot)
+    (gives, gets) = (message.lease for message in said(effects) if isinstance(message, Revoke))
+    given, got = one.leases[gives].stream.shard, one.leases[gets].stream.shard
+    assert given in hot
+    assert got not in hot
+    assert look(one, 2 * LOAD_MS, *hot) == [], "one thing after the other"
+    assert one.replan(0) == [], "what is under way is no reason to move anything"
+    come_back(one, got)
+    come_back(one, given)
+    assert (owners(one)[given], owners(one)[got]) == ("b2", "b1")
+    assert all(look(one, turn * LOAD_MS, *hot) == [] for turn in range(3, 20)), "and that is all"
+
+
+def test_what_was_exchanged_stays_for_a_while_whatever_comes() -> None:
+    one = busy(4, "b1", "b2")
+    look(one, LOAD_MS, *of(one, "b1"))
+    for shard in [shard for shard, view in one.shards.items() if view.meant_for]:
+        come_back(one, shard)
+    moved = set(of(one, "b1")) - {Shard("n1", 0), Shard("n1", 2)}
+    # Now all comes to what the other one has.
+    turns = [look(one, turn * LOAD_MS, *of(one, "b2")) for turn in range(2, 2 + GROUP_LOAD_RESTS)]
+    asked = {one.leases[message.lease].stream.shard for turn in turns for message in said(turn)}  # type: ignore[attr-defined]
+    assert not asked & moved
+
+
+def test_loads_that_are_equal_unknown_or_small_move_nothing() -> None:
+    one = busy(4, "b1", "b2")
+    assert look(one, LOAD_MS, *one.shards) == []
+    assert look(one, 2 * LOAD_MS) == []
+    one = busy(4, "b1", "b2")
+    few = {shard: 150 if shard in of(one, "b1") else 0 for shard in one.shards}
+    assert one.saw_ends(few, LOAD_MS) == [], "30 messages a second"
+    assert one.saw_ends({}, 2 * LOAD_MS) == [], "nobody knows anything"
+
+
+@pytest.mark.parametrize("goes", ["b1", "b2"])
+def test_a_member_that_goes_while_streams_are_under_way_leaves_them_to_others(goes: str) -> None:
+    one = busy(6, "b1", "b2", "b3")
+    look(one, LOAD_MS, *of(one, "b1"))
+    under_way = [shard for shard, view in one.shards.items() if view.meant_for]
+    one.left(one.borrowers[goes])
+    one.check()
+    one.replan(0)
+    for shard in under_way:
+        if one.shards[shard].leases and next(iter(one.shards[shard].leases.values())).is_leaving:
+            come_back(one, shard)
+    for number in list(one.leases):
+        report(one, number, Cursor(0))
+    one.check()
+    assert sorted(owners(one)) == sorted(one.shards), "everything is somebody's"
+    assert sorted(len(view.leases) for view in one.borrowers.values()) == [3, 3]
+    assert one.replan(0) == []
+
+
+def test_members_that_come_while_streams_are_under_way_get_their_share() -> None:
+    one = busy(6, "b1", "b2")
+    look(one, LOAD_MS, *of(one, "b1"))
+    one.borrowers["b3"] = BorrowerView(LeaderWanted("b3", "b3", 16), 0)
+    one.replan(0)
+    one.check()
+    while leaving := [lease for lease in one.leases.values() if lease.is_leaving]:
+        come_back(one, leaving[0].stream.shard)
+        one.replan(0)
+    assert sorted(len(view.leases) for view in one.borrowers.values()) == [2, 2, 2]
+    assert not any(view.meant_for for view in one.shards.values())
+
+
+@pytest.mark.parametrize("broken", ["G1", "G2", "G3", "E1", "C2", "W1"])
 def test_a_broken_state_is_found(broken: str) -> None:
     one = lending(2, "b1")
     match broken:
@@ -135,6 +246,8 @@ def test_a_broken_state_is_found(broken: str) -> None:
             del one.borrowers["b1"].leases[1]
         case "G2":
             one.grant(one.leases[1].stream, "b1", 0)
+        case "G3":
+            one.shards[Shard("n1", 0)].meant_for = "b1"
         case "E1":
             one.leases[1].confirmed = True
         case "C2":

@@ -56,6 +56,46 @@ def test_a_stream_goes_back_to_whoever_had_it() -> None:
     assert one.plan().grants == [(Shard("n1", 0), "b2"), (Shard("n1", 1), "b1")]
 
 
+def test_what_is_meant_for_a_member_counts_as_its_own_until_it_has_it() -> None:
+    one = sharing(4, "b1", "b2")
+    leases = [one.grant(stream(n), "b1" if n < 2 else "b2", 0, None) for n in range(4)]
+    for number, meant_for in ((0, "b2"), (2, "b1")):
+        leases[number].move(Status.REVOKING, 0)
+        one.shards[Shard("n1", number)].meant_for = meant_for
+    one.check()
+    assert one.plan() == ([], []), "they have as many as before"
+    one.drop(leases[2])
+    assert one.plan() == ([(Shard("n1", 2), "b1")], []), "not to b2, which had it"
+    one.grant(stream(2), "b1", 0, None)
+    one.check()
+    # b2 goes, and b1 gets what is left of it too.
+    one.drop(leases[3])
+    del one.borrowers["b2"]
+    assert one.plan() == ([(Shard("n1", 3), "b1")], [])
+    assert one.shards[Shard("n1", 0)].meant_for == ""
+
+
+def test_what_has_nothing_to_read_is_meant_for_nobody() -> None:
+    one = sharing(1, "b1", "b2")
+    view = one.shards[Shard("n1", 0)]
+    view.meant_for, view.extents = "b2", ()
+    assert one.plan() == ([], [])
+    assert view.meant_for == ""
+
+
+def test_a_group_is_quiet_when_everybody_has_what_they_should_have() -> None:
+    one = sharing(2, "b1", "b2")
+    assert not one.is_quiet(), "nothing is granted"
+    leases = [one.grant(stream(n), f"b{n + 1}", 0, None) for n in range(2)]
+    assert not one.is_quiet(), "not taken yet"
+    for lease in leases:
+        lease.move(Status.GRANTED, 0)
+    assert one.is_quiet()
+    assert one.held() == {"b1": [Shard("n1", 0)], "b2": [Shard("n1", 1)]}
+    one.borrowers["b3"] = BorrowerView(LeaderWanted("b3", "mb3", 16), 0)
+    assert one.is_quiet(), "there is no stream more"
+
+
 def test_lags_say_who_reads_what() -> None:
     one = sharing(2, "b1")
     one.grant(stream(0), "b1", 0, None)
@@ -80,4 +120,12 @@ def test_a_broken_state_is_found(where: str) -> None:
         case _:
             one.shards[Shard("n1", 1)].leases[9] = one.leases[1]
     with pytest.raises(AssertionError, match="G1"):
+        one.check()
+
+
+def test_g3_what_somebody_keeps_is_not_meant_for_another() -> None:
+    one = sharing(1, "b1")
+    one.grant(stream(0), "b1", 0, None)
+    one.shards[Shard("n1", 0)].meant_for = "b1"
+    with pytest.raises(AssertionError, match="G3"):
         one.check()

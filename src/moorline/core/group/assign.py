@@ -6,6 +6,7 @@ A stream is never handed over in one step: what is taken from one is granted to 
 back. Run on its own result the plan is empty.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
@@ -36,7 +37,10 @@ def assignment(
     """`moving` streams are on their way back and count in the shares; `before` are earlier owners."""
     counts = {member: len(items) for member, items in held.items()}
     total = sum(counts.values()) + len(free) + moving
-    target = shares(counts, total)
+    # One whose stream has ended, and whose next one begins, has as many as it had: else the one too many
+    # would go to another, and the stream with it.
+    had = Counter((before or {}).get(item, "") for item in free)
+    target = shares({member: count + had[member] for member, count in counts.items()}, total)
     plan: Plan[Item] = Plan([], [])
     # Sorted, everywhere below: whoever leads next must come to the same plan, or it would move streams for
     # nothing.

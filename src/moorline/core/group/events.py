@@ -13,6 +13,7 @@ from moorline.core.delivery.progress import Cursor
 from moorline.core.effects import Effect, Event
 from moorline.core.ranges import Range
 from moorline.core.stream import Extent, Gap, Shard, Stream
+from moorline.limits import GROUP_LOAD_LEAST
 
 # Two orders between these times matter. A Borrower gives its Leader up (ping, ping timeout) before the
 # Leader gives it up (`borrower_ms`), so that a stream is let go at the one end before it is granted at the
@@ -30,6 +31,9 @@ class LeaderOptions(msgspec.Struct, frozen=True):
     idle_ms: int = 30_000
     deliveries_max: int = 5
     lock_ms: int = 30_000
+    load_ms: int = 10_000
+    """Between two looks at what streams carry; 0 is never."""
+    load_least: int = GROUP_LOAD_LEAST
 
 
 class BorrowerTimes(msgspec.Struct, frozen=True):
@@ -56,6 +60,12 @@ class ShardsSeen(Event, frozen=True):
     """These shards have these streams now, oldest first; `start` is for a shard never seen before."""
 
     shard_extents: tuple[tuple[Shard, tuple[Extent, ...], int], ...]
+
+
+class EndsSeen(Event, frozen=True):
+    """So far these shards have come now; it answers `LookAtEnds`."""
+
+    ends: tuple[tuple[Shard, int], ...]
 
 
 class Committed(Event, frozen=True):
@@ -98,6 +108,10 @@ class Commit(Effect, frozen=True):
 
     number: int
     cursors: tuple[tuple[Shard, Cursor], ...]
+
+
+class LookAtEnds(Effect, frozen=True):
+    """How far have the shards come? Answered by `EndsSeen`."""
 
 
 class GapFound(Effect, frozen=True):

@@ -7,7 +7,7 @@ Storing is fenced by its epoch, so that even a Leader that does not know it yet 
     core/group/lending.py     who reads what, and what reports do to the progress
     core/group/commit.py      what of it is not stored yet
 
-Invariants, looked at by `check`, with those of the lending (G1, G2):
+Invariants, looked at by `check`, with those of the lending (G1 to G3):
 
     L1  whoever is there is not among those that are gone, or it would be answered as both
     L2  a Leader that ends has sent everybody away, and knows why
@@ -29,11 +29,13 @@ from moorline.core.group.events import (
     CommitFailed,
     Committed,
     End,
+    EndsSeen,
     Fenced,
     Kick,
     LeaderOptions,
     LeaseHeld,
     Led,
+    LookAtEnds,
     ShardsSeen,
     Stopped,
 )
@@ -121,7 +123,7 @@ class Leader(Machine[LeaderState]):
         match event:
             case Led():
                 self._idle_since_ms = now_ms
-                return [SetTimer("tick", self.options.tick_ms)]
+                return [SetTimer("tick", self.options.tick_ms), *self._look_later()]
             case LeaseHeld():
                 return []
             case Committed() | CommitFailed():
@@ -142,6 +144,10 @@ class Leader(Machine[LeaderState]):
             case TimerFired("replan"):
                 self._replan_timer = False
                 return self.lending.replan(now_ms)
+            case TimerFired("load"):
+                return [LookAtEnds(), *self._look_later()]
+            case EndsSeen(ends):
+                return self.lending.saw_ends(dict(ends), now_ms)
             case Kick(member):
                 return self._kick(member)
             case Change(deliveries_max):
@@ -268,6 +274,8 @@ class Leader(Machine[LeaderState]):
             if is_late or now_ms - view.heard_ms >= self.options.borrower_ms:
                 # Blamed while its leases are still there to say what it was at.
                 self.lending.blame(view)
+                if is_late:
+                    self.lending.was_late(view)
                 effects += self._expel(view, "REVOKE_DEADLINE" if is_late else "SILENT")
         effects += self.lending.remind(now_ms)
         if not self.borrowers:
@@ -276,6 +284,10 @@ class Leader(Machine[LeaderState]):
             elif now_ms - self._idle_since_ms >= self.options.idle_ms:
                 return effects + self._end("IDLE")
         return effects + self.lending.replan(now_ms)
+
+    def _look_later(self) -> list[Effect]:
+        load_ms = self.options.load_ms if self.lending.shares_loads else 0
+        return [SetTimer("load", load_ms)] if load_ms else []
 
     # --- what operators ask for -------------------------------------------------------------------
 

@@ -14,10 +14,11 @@ Invariant, looked at by `check`:
 
     G2  a stream has one lease at most, so that no two members read it (I1 of docs/design/groups.md)
 
-with those of who holds what (G1), of its leases (E1 to E3), its shards (W1, W2) and its commits (C1, C2).
+with those of who holds what (G1, G3), of its leases (E1 to E3), its shards (W1, W2) and its commits (C1, C2).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import ClassVar
 
 import msgspec
 
@@ -25,17 +26,22 @@ from moorline.core.delivery.progress import Cursor
 from moorline.core.effects import Effect, Send
 from moorline.core.group.commit import Commits
 from moorline.core.group.events import GapFound, LeaderOptions
+from moorline.core.group.exchange import exchanges
+from moorline.core.group.loads import Loads
 from moorline.core.group.message import Disconnect, UpdateProgress
 from moorline.core.group.sharing import Sharing
 from moorline.core.group.stream_lease import Lease, Status
 from moorline.core.group.views import BorrowerView, ShardView
 from moorline.core.ranges import Range
 from moorline.core.stream import Extent, Gap, Shard, Stream
-from moorline.limits import FEED_LOSSES_MAX
+from moorline.limits import FEED_LOSSES_MAX, GROUP_LOAD_RESTS
 
 
 class StreamLending:
     """The leases of one group under one epoch."""
+
+    shares_loads: ClassVar[bool] = True
+    """Whether it matters what a stream carries; where members share its messages, it does not."""
 
     def __init__(
         self, epoch: int, cursors: Iterable[tuple[Shard, Cursor]], options: LeaderOptions
@@ -47,6 +53,8 @@ class StreamLending:
         self.borrowers = self.sharing.borrowers
         self.leases = self.sharing.leases
         self.commits = Commits(options)
+        self.loads = Loads()
+        self.exchanges_streams = True
 
     # --- members come and go ----------------------------------------------------------------------
 
@@ -78,6 +86,13 @@ class StreamLending:
             lease.status is Status.REVOKING and now_ms - lease.since_ms >= self.options.revoke_ms
             for lease in view.leases.values()
         )
+
+    def was_late(self, view: BorrowerView) -> None:
+        """It is sent away. Where it was asked for an exchange, that cost far more than it could gain, and
+        members that take their time over what they have would be asked again: so nobody is, from now on."""
+        for lease in view.leases.values():
+            if lease.status is Status.REVOKING and self.shards[lease.stream.shard].meant_for:
+                self.exchanges_streams = False
 
     # --- what members report ----------------------------------------------------------------------
 
@@ -217,6 +232,31 @@ class StreamLending:
             assert extent is not None
             effects.append(self.grant(extent.stream, borrower, now_ms))
         return effects
+
+    def saw_ends(self, ends: Mapping[Shard, int], now_ms: int) -> list[Effect]:
+        """So far the shards have come now: who carries far more than others exchanges a stream."""
+        self.loads.saw(ends, now_ms)
+        per_s = self.loads.per_s
+        is_worth_it = self.exchanges_streams and sum(
+            per_s.values()
+        ) >= self.options.load_least * len(self.borrowers)
+        # One thing after the other: while streams are under way it is not known yet who carries what.
+        if not is_worth_it or not self.sharing.is_quiet():
+            return []
+        resting = {shard for shard, view in self.shards.items() if now_ms < view.rests_until_ms}
+        effects: list[Effect] = []
+        for giver, gives, taker, gets in exchanges(self.sharing.held(), per_s, resting):
+            effects.append(self._hand_over(gives, taker, now_ms))
+            if gets is not None:
+                effects.append(self._hand_over(gets, giver, now_ms))
+        return effects
+
+    def _hand_over(self, shard: Shard, borrower: str, now_ms: int) -> Effect:
+        view = self.shards[shard]
+        view.meant_for = borrower
+        view.rests_until_ms = now_ms + GROUP_LOAD_RESTS * self.options.load_ms
+        (lease,) = view.leases.values()
+        return self.take_back(lease, now_ms)
 
     def grant(
         self, stream: Stream, borrower: str, now_ms: int, ranges: tuple[Range, ...] | None = None

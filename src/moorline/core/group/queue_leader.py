@@ -35,6 +35,8 @@ from moorline.limits import QUEUE_SLICE_MAX
 class QueueLending(StreamLending):
     """Lends messages: many leases of a stream at once, each a lock on some ranges of it."""
 
+    shares_loads: ClassVar[bool] = False
+
     def __init__(
         self, epoch: int, cursors: Iterable[tuple[Shard, Cursor]], options: LeaderOptions
     ) -> None:

@@ -40,7 +40,16 @@ class BorrowerView:
 class ShardView:
     """A shard as the group sees it."""
 
-    __slots__ = ("extents", "leases", "lost", "owner", "progress", "shard")
+    __slots__ = (
+        "extents",
+        "leases",
+        "lost",
+        "meant_for",
+        "owner",
+        "progress",
+        "rests_until_ms",
+        "shard",
+    )
 
     def __init__(self, shard: Shard, cursor: Cursor) -> None:
         self.shard = shard
@@ -51,6 +60,10 @@ class ShardView:
         """Messages that were gone before they were done, and that a member was told of."""
         self.owner = ""
         """The Borrower that had it last: it is given back to it, if it is still there."""
+        self.meant_for = ""
+        """The Borrower that gets it, once it has come back: it is being exchanged."""
+        self.rests_until_ms = 0
+        """It was exchanged, and stays where it is until then."""
 
     def cursor(self) -> Cursor:
         """What is stored of it."""
