@@ -246,6 +246,52 @@ async def test_a_write_that_was_begun_and_fails_is_answered_to_nobody() -> None:
     assert (scene.sender.answers, scene.store.seen) == ([], [])
 
 
+async def test_a_quick_commit_takes_one_turn_and_one_behind_it_lets_its_answers_leave_first() -> (
+    None
+):
+    scene = Scene(quick=True)
+    scene.send(1, b"a")
+    await asyncio.sleep(0)
+    assert scene.sender.answers == [1]
+    scene.story.clear()
+    scene.send(2, b"b")
+    scene.commits.when_durable(lambda: scene.send(4, b"d"))
+    answer = scene.sender.answer
+
+    def answered(answers: list[Answer]) -> None:
+        answer(answers)
+        if answers[0].call == 2:
+            scene.send(3, b"c")
+
+    scene.sender.answer = answered  # type: ignore[method-assign]
+    await scene.written("answered cd")
+    assert scene.story == [
+        *("take b", "append", "sync", "committed b", "answer [2]", "answered b"),
+        *("take cd", "append", "sync", "committed cd", "answer [3, 4]", "answered cd"),
+    ]
+    await scene.close()
+
+
+async def test_what_changes_while_a_quick_commit_is_under_way_is_the_next() -> None:
+    """Also where nobody says again that something changed."""
+    scene = Scene(quick=True)
+    committed = scene.store.committed
+
+    def commit_and_change(batch: list[bytes]) -> None:
+        committed(batch)
+        if batch == [b"a"]:
+            scene.send(2, b"b")
+
+    scene.store.committed = commit_and_change  # type: ignore[method-assign]
+    scene.send(1, b"a")
+    await scene.written("answered b")
+    assert scene.story == [
+        *("take a", "append", "sync", "committed a", "take b", "answer [1]", "answered a"),
+        *("append", "sync", "committed b", "answer [2]", "answered b"),
+    ]
+    await scene.close()
+
+
 @pytest.mark.parametrize("quick", [False, True])
 async def test_after_a_failed_write_nobody_is_answered_and_nothing_is_written(quick: bool) -> None:
     disk = MemoryDisk(fail_sync=True)

@@ -114,6 +114,8 @@ class GroupCommit(Generic[Batch]):
         self._callbacks: list[Callable[[], None]] = []
         self._held: set[Caller] = set()
         self._is_due = False
+        self._is_wanted = False
+        """Something changed while one was under way."""
         self._stops = 0
         """For so many a backup is at its cut: no commit begins."""
         self._earliest_s = 0.0
@@ -215,9 +217,10 @@ class GroupCommit(Generic[Batch]):
 
     # --- one commit -------------------------------------------------------------------------------
 
-    def _commit(self) -> None:
+    def _commit(self, *, is_behind_another: bool = False) -> None:
         self._is_due = False
-        if self._stops or self._under_way is not None or self._over.done() or not self.may_answer():
+        self._is_wanted = self._under_way is not None
+        if self._is_wanted or self._stops or self._over.done() or not self.may_answer():
             return
         now_s = self._loop.time()
         if now_s < self._earliest_s:
@@ -230,7 +233,12 @@ class GroupCommit(Generic[Batch]):
         commit = _Commit(batch, self._answers, self._callbacks, now_s)
         self._answers, self._callbacks = {}, []
         self._under_way = commit
-        self._write(commit)
+        if is_behind_another and (batch is None or self._store.is_quick(batch)):
+            # In a turn of its own: the answers of the commit before it leave first.
+            self._settled.clear()
+            self._loop.call_soon(self._write_here, commit)
+        else:
+            self._write(commit)
 
     def _write(self, commit: _Commit[Batch]) -> None:
         if self._over.done():
@@ -238,8 +246,7 @@ class GroupCommit(Generic[Batch]):
         self._settled.clear()
         batch = commit.batch
         if batch is None or self._store.is_quick(batch):
-            # In a turn of its own: the answers of the commit before it leave first.
-            self._loop.call_soon(self._write_here, commit)
+            self._write_here(commit)
             return
         if self._begin is not None and self._has_begun(self._begin, commit, batch):
             return
@@ -300,7 +307,8 @@ class GroupCommit(Generic[Batch]):
         if self._held:
             self._release()
         # The next write begins before anybody is answered: the disk works while the loop talks.
-        self._commit()
+        if self._is_due or self._is_wanted or self._store.batch_bytes:
+            self._commit(is_behind_another=True)
         for caller, ready in commit.answers.items():
             caller.answer(ready)
         if commit.callbacks:

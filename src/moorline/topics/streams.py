@@ -45,6 +45,7 @@ class LocalStreams(FillsDisk):
         )
         self.files_at_rest = asyncio.Lock()
         """Held by whoever ends, seals and drops generations; and by a backup, so that nobody does."""
+        self._loop = asyncio.get_running_loop()
         self._log_work: asyncio.Future[bool] | None = None
         self._log_pause_ends_s = 0.0
         self.dropped_messages = 0
@@ -85,7 +86,7 @@ class LocalStreams(FillsDisk):
 
     def _look_after_log(self) -> None:
         """In a thread, beside the commits: what is full is synced where it belongs, and the next is made."""
-        loop = asyncio.get_running_loop()
+        loop = self._loop
         may_prepare = not self.is_disk_full and loop.time() >= self._log_pause_ends_s
         if not self.store.log.has_work(may_prepare=may_prepare):
             return
@@ -105,7 +106,7 @@ class LocalStreams(FillsDisk):
         elif not done.result():
             log.warning("no room for the log of small commits: they are synced shard by shard")
             pause_s = STREAM_LOG_PAUSE_MS / 1_000
-            self._log_pause_ends_s = asyncio.get_running_loop().time() + pause_s
+            self._log_pause_ends_s = self._loop.time() + pause_s
 
     def look_for_new_generations(self) -> None:
         newest = self.store.newest_generations()
