@@ -1,5 +1,6 @@
 """The rendered pages: every document has its place in the navigation, and they render without a warning."""
 
+import importlib.util
 import re
 import subprocess
 from pathlib import Path
@@ -39,8 +40,8 @@ def test_every_document_has_one_place_in_the_navigation() -> None:
 
 def test_the_site_reads_as_one_text() -> None:
     order = [next(iter(one)) for one in settings()["nav"]]
-    first = ["Start", "Concepts", "Protocols", "Reference", "Performance", "Decisions", "Glossary"]
-    assert [one for one in order if one in first] == first
+    first = ["Start", "How-to", "Concepts", "Protocols", "Reference"]
+    assert order == [*first, "Performance", "Decisions", "Glossary", "Project"]
 
 
 @pytest.mark.slow
@@ -58,3 +59,31 @@ def test_the_site_renders_and_fetches_nothing_from_elsewhere(tmp_path: Path) -> 
     start = (tmp_path / "site" / "docs" / "start.html").read_text(encoding="utf-8")
     assert "<table>" in start
     assert "moor queue create" in re.sub(r"<[^>]+>", "", start)
+
+
+def drawing() -> Any:
+    source = importlib.util.spec_from_file_location("pictures", ROOT / "tools/pictures.py")
+    assert source is not None
+    assert source.loader is not None
+    module = importlib.util.module_from_spec(source)
+    source.loader.exec_module(module)
+    return module
+
+
+def test_the_drawings_are_those_of_the_rooms_as_they_are() -> None:
+    pictures = drawing()
+    for name, drawn in (("rooms.svg", pictures.rooms()), ("system.svg", pictures.system())):
+        there = (ROOT / "docs" / "pictures" / name).read_text(encoding="utf-8")
+        assert there == drawn, "run: .venv/bin/python tools/pictures.py docs/pictures"
+    named = {room for layer in pictures.layers() for room in layer}
+    assert named <= pictures.words().keys(), "ARCHITECTURE.md has a line for each room"
+
+
+def test_every_picture_is_shown_and_every_picture_that_is_shown_is_there() -> None:
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+    shown = {
+        (page.parent / name).resolve()
+        for page in pages
+        for name in re.findall(r"!\[[^\]]+\]\(([^)]+)\)", page.read_text(encoding="utf-8"))
+    }
+    assert shown == set((ROOT / "docs" / "pictures").iterdir())

@@ -54,6 +54,17 @@ def test_a_node_is_reached_by_flag_variable_and_file(node: NodeProcess, tmp_path
     assert reached(moor("status", "--config=other.toml", folder=tmp_path))
 
 
+@pytest.mark.parametrize(
+    "command",
+    [("grant", "list"), ("audit", "show"), ("grant", "check", "s", "/topics"), ("ls", "/")],
+)
+def test_a_path_of_the_tree_is_no_folder_to_read_in_place_of_a_node(
+    node: NodeProcess, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    done = moor(*command, folder=tmp_path, variables={"MOOR_DATA": str(node.data)})
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_folder_that_is_named_and_has_no_node_is_an_error(
     node: NodeProcess, tmp_path: Path
 ) -> None:

@@ -142,6 +142,11 @@ class WarmProcess:
         return True
 
 
+def sockets() -> tuple[socket.socket, socket.socket]:
+    """Whom to ask for commands, and whom for nodes: for a process of ours that asks by itself."""
+    return _server("commands"), _server("nodes")
+
+
 @functools.cache
 def _server(_forks: str) -> socket.socket:
     """The process to ask; it ends when this end of the socket is closed, and so with the tests. That of nodes

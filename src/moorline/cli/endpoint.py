@@ -138,7 +138,8 @@ def with_node(command: Callable[Concatenate[Endpoint, P], R]) -> Callable[..., R
     """Gives a command `--address`, `--data` and the TLS flags, and calls it with what they mean."""
 
     def with_endpoint(*args: Any, **options: Any) -> R:
-        needs_node = options.get("path") is None  # a job that reads a folder calls nobody
+        # A job that reads a folder calls nobody; other commands have paths of the tree under that name.
+        needs_node = not isinstance(options.get("path"), Path)
         address = _address(options, needs_node)
         return command(_endpoint(address, options), *args, **options)
 

@@ -1,0 +1,52 @@
+"""Every page of docs/how-to is followed word by word; those that start Spark in `test_how_to_spark.py`."""
+
+from pathlib import Path
+
+import pytest
+from tests.catalog.databases import empty_database
+from tests.kerberos.realm import SEARCHED, missing
+from tests.pages.following import ROOT, Reader
+
+from moorline.catalog import EmbeddedPostgres
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
+
+HOW_TO = ROOT / "docs" / "how-to"
+BY_ITSELF = (
+    "queue-worker",
+    "shared-group",
+    "table-in-a-browser",
+    "backup",
+    "sync",
+    "write-a-client",
+)
+
+
+@pytest.mark.parametrize("page", BY_ITSELF)
+def test_a_page_that_needs_nothing_else(page: str, tmp_path: Path) -> None:
+    with Reader(tmp_path / "clone") as reader:
+        reader.follow(HOW_TO / f"{page}.md")
+
+
+def test_an_upgrade_and_the_way_back(tmp_path: Path) -> None:
+    """With one program in both places: what becomes of older data is tested in `tests/process`."""
+    with Reader(tmp_path / "clone") as reader:
+        for name in ("old", "new"):
+            (tmp_path / "clone" / name).symlink_to(".venv")
+        reader.follow(HOW_TO / "upgrade.md")
+
+
+async def test_a_cluster(tmp_path: Path, postgres: EmbeddedPostgres) -> None:
+    dsn = await empty_database(postgres)
+    with Reader(tmp_path / "clone") as reader:
+        address = tmp_path / "clone" / "catalog.address"
+        address.write_text(dsn)
+        address.chmod(0o600)
+        reader.follow(HOW_TO / "cluster.md")
+
+
+def test_kerberos(tmp_path: Path) -> None:
+    if why := missing():
+        pytest.skip(why)
+    with Reader(tmp_path / "clone", {"PATH": SEARCHED}) as reader:
+        reader.follow(HOW_TO / "kerberos.md")

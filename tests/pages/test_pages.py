@@ -1,0 +1,114 @@
+"""How pages are read, compared and followed; and that no page of docs/how-to goes without a test."""
+
+import re
+from pathlib import Path
+
+import pytest
+from tests.pages import test_how_to, test_how_to_spark
+from tests.pages.comparing import is_among, is_printed
+from tests.pages.following import ROOT, Reader
+from tests.pages.reading import (
+    BadPage,
+    Command,
+    File,
+    Interrupt,
+    NotRun,
+    Output,
+    steps_of,
+)
+
+PAGE = """
+Write `hello.py`:
+
+```python
+print("ahoy")
+```
+
+```console
+$ python hello.py
+ahoy
+$ echo a \\
+  b
+a b
+```
+
+<!-- goes on: ready -->
+```console
+$ sleep 9
+```
+<!-- ctrl-c: sleep -->
+<!-- printed by: other -->
+```
+late
+```
+<!-- not run: no machine -->
+```console
+$ reboot
+```
+<!-- typed until it prints: soon -->
+```console
+$ date
+```
+"""
+
+
+def test_a_page_is_read_as_steps() -> None:
+    assert list(steps_of(PAGE)) == [
+        File("hello.py", 'print("ahoy")\n'),
+        Command("python hello.py", ["ahoy"]),
+        Command("echo a \\\n  b", ["a b"]),
+        Command("sleep 9", [], "ready"),
+        Interrupt("sleep"),
+        Output("other", ["late"]),
+        NotRun("no machine", "$ reboot\n"),
+        Command("date", [], is_repeated=True),
+    ]
+
+
+@pytest.mark.parametrize(
+    "block", ["```\nwhat?\n```", "```python\nwhere()\n```", "```console\nx\n```"]
+)
+def test_a_block_that_nobody_could_follow_is_an_error(block: str) -> None:
+    with pytest.raises(BadPage):
+        list(steps_of(block))
+
+
+def test_what_differs_from_run_to_run_may_differ() -> None:
+    page = ["2026-11-15T22:15:41.927+00:00  ahoy", "ready in 12.5 s  pid=12", "… left out", "…"]
+    printed = ["2027-01-01T00:00:00.000+00:00 ahoy", "ready in 3 s pid=7", "x left out", "y", "z"]
+    assert is_printed(page, printed)
+    assert not is_printed(page[:1], ["2027-01-01T00:00:00.000+00:00 hello"])
+    assert not is_printed(["3 messages"], ["4 messages"])
+    assert not is_printed(["a"], ["a", "b"])
+    assert is_among(["a", "c"], ["a", "b", "c"])
+    assert not is_among(["c", "a"], ["a", "b", "c"])
+
+
+def test_what_a_page_says_wrongly_is_found(tmp_path: Path) -> None:
+    with Reader(tmp_path / "clone") as reader:
+        reader.do(File("port", "tcp://127.0.0.1:7411\n"))
+        assert "7411" not in (tmp_path / "clone" / "port").read_text()
+        reader.do(Command("cat port; N=1", ["tcp://127.0.0.1:7411"]))
+        reader.do(Command("echo $N", ["1"]))
+        with pytest.raises(AssertionError, match="--- printed:\n1"):
+            reader.do(Command("echo $N", ["2"]))
+        with pytest.raises(AssertionError, match="ended with 3"):
+            reader.do(Command("(exit 3)", []))
+        reader.do(Command("echo begun; sleep 100", [], "begun"))
+        with pytest.raises(AssertionError, match="nothing goes on"):
+            reader.do(Interrupt("sleep 200"))
+        reader.do(Interrupt("sleep 100"))
+        reader.do(Command(".venv/bin/moor --version", ["moor …"]))
+
+
+def test_every_page_is_followed() -> None:
+    text = "".join(Path(one.__file__ or "").read_text() for one in (test_how_to, test_how_to_spark))
+    followed = set(test_how_to.BY_ITSELF) | set(re.findall(r'HOW_TO / "([\w-]+)\.md"', text))
+    pages = {path.stem for path in test_how_to.HOW_TO.glob("*.md")} - {"README"}
+    assert followed == pages
+
+
+def test_every_page_is_in_the_list() -> None:
+    listed = re.findall(r"\]\(([\w-]+)\.md\)", (test_how_to.HOW_TO / "README.md").read_text())
+    assert {*listed} == {path.stem for path in test_how_to.HOW_TO.glob("*.md")} - {"README"}
+    assert (ROOT / "docs").is_dir()
