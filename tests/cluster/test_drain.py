@@ -123,3 +123,21 @@ async def test_a_drain_is_undone_and_asked_for_at_any_node(nodes: Nodes) -> None
     unknown = await asyncio.to_thread(run_moor, "drain", "mist", f"--address={b.address}")
     assert unknown.returncode != 0
     assert "there is no home 'mist'" in unknown.stderr
+
+
+async def test_who_watches_a_drain_does_not_begin_another(nodes: Nodes) -> None:
+    """One operator ends what another one began, and looks at: each look began it anew."""
+    a, b = await nodes.start("a", "b")
+    clients = [await moorline.connect([a.address, b.address]) for _ in range(8)]
+    where = ("drain", "a", "--rate=1", f"--address={b.address}")
+    watching = asyncio.create_task(asyncio.to_thread(run_moor, *where))
+    async with moorline.connect(b.address) as asked:
+        await until(lambda: ready(a) == 503, what="the drain")
+        await asked.cluster.drain("a", is_over=True)
+        done = await watching
+        assert (done.returncode, "drained no more" in done.stderr) == (12, True), done.stderr
+        assert await asyncio.to_thread(ready, a) == 200
+        with pytest.raises(moorline.NotFound):
+            await asked.cluster.drain("a", is_look=True)
+    for one in clients:
+        await one.close()

@@ -50,10 +50,12 @@ def drain(
 async def _drained(endpoint: Endpoint, home: str, *, per_s: int, is_over: bool) -> NodeDrained:
     async with endpoint.connect() as moor:
         with progress("draining") as seen:
+            told = await moor.cluster.drain(home, per_s=per_s, is_over=is_over)
             while True:
-                told = await moor.cluster.drain(home, per_s=per_s, is_over=is_over)
                 left = told.clients + told.groups_led
                 seen(told.moved, told.moved + left)
                 if is_over or not left:
                     return told
                 await asyncio.sleep(DRAIN_LOOK_MS / 1_000)
+                # It begins once: another operator may end it, and a node that has started again serves.
+                told = await moor.cluster.drain(home, is_look=True)

@@ -17,11 +17,16 @@ class Cluster:
         self._callers, self._calls = callers, calls
 
     async def drain(
-        self, home: str = "", *, per_s: int = DRAIN_PER_S, is_over: bool = False
+        self,
+        home: str = "",
+        *,
+        per_s: int = DRAIN_PER_S,
+        is_over: bool = False,
+        is_look: bool = False,
     ) -> wire.NodeDrained:
         """The node of that home, or else the one that is asked, sends away whoever can be elsewhere, so many
-        a second. Ask again to hear how far it is; `is_over` ends it."""
-        make = partial(wire.DrainNode, home=home, per_s=per_s, is_over=is_over)
+        a second. `is_look` only tells how far it is, and `is_over` ends it."""
+        make = partial(wire.DrainNode, home=home, per_s=per_s, is_over=is_over, is_look=is_look)
         try:
             return await self._calls.call(make, wire.NodeDrained)
         except Elsewhere as told:

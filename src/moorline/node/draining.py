@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from moorline.access.guard import Declarations, needs
 from moorline.core.access.principal import Proof, level_of
 from moorline.core.access.right import ADMINISTER
+from moorline.errors import NotFound
 from moorline.groups.leaders import Leaders
 from moorline.limits import DRAIN_STEP_MS
 from moorline.mqtt.listener import MqttListeners
@@ -75,11 +76,14 @@ class Draining:
     async def _drain(self, session: Session, call: DrainNode) -> NodeDrained:
         if call.home not in ("", self.home):
             raise await self._homes.where(session, call.home)
-        self._per_s = call.per_s
+        if call.is_look and not self.is_on:
+            raise NotFound("the node is drained no more: that was undone, or it has started again")
         if call.is_over:
             self._end()
-        elif not self.is_on:
-            self._begin(session)
+        elif not call.is_look:
+            self._per_s = call.per_s
+            if not self.is_on:
+                self._begin(session)
         going, staying = len(list(self._leaving())), 0
         for one in self._listeners.sessions:
             staying += one.identity.proof is not Proof.NODE and one is not session

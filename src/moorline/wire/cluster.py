@@ -66,6 +66,8 @@ class DrainNode(Call, frozen=True, gc=False, tag=561):
     """So many clients and groups a second at most."""
     is_over: bool = False
     """The node is as before: clients may come, and it may lead."""
+    is_look: bool = False
+    """Only tell how far it is: `NOT_FOUND` where none is under way."""
 
 
 class NodeDrained(Answer, frozen=True, gc=False, tag=562):
