@@ -44,7 +44,7 @@ def test_q15_what_is_written_with_aliases_is_what_was_said(
     again, dropped_again = writer.write(some)
     client = Aliases(aliases)
     assert heard(data, client) == without(some, dropped)
-    # What could not name its topic may fit once its alias is known: the same message twice, and one is dropped.
+    # What could not name its topic may fit once its alias is known; of two that are equal too.
     assert heard(again, client) == without(some, dropped_again)
     if most:
         for one in some:
