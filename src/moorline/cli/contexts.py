@@ -1,6 +1,7 @@
 """Room: cli. Several clusters by name: where each is, and which files prove us there.
 
     # ~/.config/moorline/contexts.toml
+    version = 1
     current = "harbour"
 
     [contexts.harbour]
@@ -22,8 +23,10 @@ from typing import Any
 import msgspec
 
 from moorline.config.shown import escaped
-from moorline.errors import ConfigError
+from moorline.errors import ConfigError, FormatTooNew
 
+VERSION = 1
+"""Of the file; docs/formats.md."""
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 
 FILES = ("ca", "certificate", "key", "user_password_file", "user_token_file", "keytab", "ccache")
@@ -56,6 +59,8 @@ class Context(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
 
 
 class Contexts(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
+    version: int = VERSION
+    """A file without one is of before there was one."""
     current: str = ""
     contexts: dict[str, Context] = {}
 
@@ -71,7 +76,15 @@ def kept() -> Contexts:
     """What the file has; nothing where there is none. What cannot be read is said, and not passed over."""
     file = path()
     try:
-        found = msgspec.convert(tomllib.loads(file.read_text(encoding="utf-8")), Contexts)
+        written = tomllib.loads(file.read_text(encoding="utf-8"))
+        # Before the rest is looked at: a newer file may have keys that this program does not know.
+        version = written.get("version", VERSION)
+        if isinstance(version, int) and version > VERSION:
+            raise FormatTooNew(
+                f"{escaped(str(file))} was written by a newer Moorline (format {version}, this one knows up "
+                f"to {VERSION}): use that one, or name another file with MOOR_CONTEXTS"
+            )
+        found = msgspec.convert(written, Contexts)
     except (FileNotFoundError, NotADirectoryError):
         return Contexts()
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
@@ -119,7 +132,8 @@ def keep(contexts: Contexts) -> None:
 
 
 def _text(contexts: Contexts) -> str:
-    lines = [f"current = {_quoted(contexts.current)}"] if contexts.current else []
+    lines = [f"version = {VERSION}"]
+    lines += [f"current = {_quoted(contexts.current)}"] if contexts.current else []
     for name, context in sorted(contexts.contexts.items()):
         lines += ["", f"[contexts.{_quoted(name)}]"]
         lines += [
