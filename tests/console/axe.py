@@ -1,19 +1,22 @@
-"""axe-core, the checker of accessibility that the field uses: fetched by npm where that can be.
+"""axe-core, the checker of accessibility that the field uses: out of a package of PyPI that carries it.
 
-A machine that has it already names its file in MOORLINE_AXE.
+Only its file is wanted, and not what the package needs: it is fetched when it is used. A machine that has the
+file already names it in MOORLINE_AXE.
 """
 
 import asyncio
 import contextlib
 import os
-import shutil
+import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
 from tests.records.browser.chromium import Tab
 
-VERSION = "4.10.2"
-FETCH_S = 60
+PACKAGE = "axe-playwright-python==0.1.8"
+FILE = "axe_playwright_python/axe.min.js"
+FETCH_S = 20
 TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 
 
@@ -22,15 +25,10 @@ async def source(folder: Path) -> str | None:
     given = os.environ.get("MOORLINE_AXE")
     if given:
         return await asyncio.to_thread(Path(given).read_text)
-    npm = shutil.which("npm")
-    if npm is None:
-        return None
     process = await asyncio.create_subprocess_exec(
-        *(npm, "install", "--prefix", str(folder), "--ignore-scripts", "--no-audit", "--no-fund"),
-        f"axe-core@{VERSION}",
+        *(sys.executable, "-m", "pip", "download", "--no-deps", "--dest", str(folder), PACKAGE),
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.DEVNULL,
-        env=os.environ | {"HOME": str(folder)},
     )
     try:
         async with asyncio.timeout(FETCH_S):
@@ -39,10 +37,14 @@ async def source(folder: Path) -> str | None:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
         await process.wait()
-        return None
-    file = folder / "node_modules" / "axe-core" / "axe.min.js"
-    found = await asyncio.to_thread(file.exists)
-    return await asyncio.to_thread(file.read_text) if found else None
+    return await asyncio.to_thread(_program_in, folder)
+
+
+def _program_in(folder: Path) -> str | None:
+    for wheel in folder.glob("*.whl"):
+        with zipfile.ZipFile(wheel) as files:
+            return files.read(FILE).decode()
+    return None
 
 
 async def problems(tab: Tab, program: str) -> list[str]:

@@ -103,7 +103,7 @@ async def checker(tmp_path_factory: pytest.TempPathFactory) -> str:
     program = await axe.source(tmp_path_factory.mktemp("axe"))
     if program is None:
         pytest.skip(
-            "axe-core cannot be had here (npm, or MOORLINE_AXE): accessibility is not checked"
+            "axe-core cannot be had here (PyPI, or MOORLINE_AXE): accessibility is not checked"
         )
     return program
 
