@@ -21,7 +21,7 @@ from moorline.client.topic import Subscription, TopicMessage
 from moorline.core.delivery.progress import Cursor
 from moorline.core.stream import Shard
 from moorline.core.topic import shared_name
-from moorline.errors import CallFailed, MoorlineError
+from moorline.errors import CallFailed, HomeAway, MoorlineError, NotFound
 from moorline.groups.cursor_commits import CursorCommits
 
 LEASE_MS = 600
@@ -117,6 +117,14 @@ class Nodes:
             node.process.stdout.close()
             if kind is None:
                 check_log(node.errors)
+
+
+async def is_found(client: moorline.Moor, queue: bytes) -> bool:
+    """What a node knows of homes may be some seconds old."""
+    with contextlib.suppress(NotFound, HomeAway):
+        await client.queue(queue).info()
+        return True
+    return False
 
 
 def links_of(log: str) -> set[str]:

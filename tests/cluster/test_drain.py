@@ -7,7 +7,7 @@ import urllib.request
 from collections import Counter
 
 import pytest
-from tests.cluster.running import Nodes, led_by, until
+from tests.cluster.running import Nodes, is_found, led_by, until
 from tests.process.nodes import NodeProcess, run_moor
 
 import moorline
@@ -93,7 +93,8 @@ async def test_whoever_can_be_elsewhere_goes_and_nothing_is_lost(nodes: Nodes) -
         assert await asyncio.to_thread(ready, a) == 503
         async with moorline.connect(both) as late:
             assert (await late.describe()).home == "b"
-        # Its queue stays where it is, and is led to.
+        # Its queue stays where it is, and is led to, as soon as the home is known there: it is new.
+        await until(lambda: is_found(publisher, queue.id), what="the home")
         await publisher.send(queue.id, b"m")
         assert (await anext(publisher.queue(queue.id).read())).body == b"m"
         assert await asyncio.to_thread(a.stop) == 0

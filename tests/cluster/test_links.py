@@ -80,8 +80,8 @@ async def test_a_list_of_resolvers_says_where_the_others_are(nodes: Nodes, tmp_p
     # The one that tells is gone, and what is known goes on.
     nodes["a"].kill()
     await until(lambda: "where the other nodes are is not known" in b.errors, within_s=60)
-    assert links_of(b.errors) == {"c"}
-    assert links_of(c.errors) == {"b"}
+    await until(lambda: links_of(b.errors) == {"c"}, what="the link that was lost")
+    await until(lambda: links_of(c.errors) == {"b"}, what="the link that was lost")
 
 
 async def test_links_over_tls(nodes: Nodes, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Where a queue is that is not here, and how others learn of ids that do not say it; with a real catalog."""
 
+import asyncio
 import random
 from collections.abc import AsyncIterator, Sequence
 
@@ -8,6 +9,7 @@ import pytest
 from tests.access.granted import GivenRights
 from tests.catalog.databases import new_database
 from tests.catalog.nodes import pretend
+from tests.cluster.running import until
 from tests.journal.queues.stores import OPTIONS, now, opened
 
 from moorline.catalog import Catalog, EmbeddedPostgres
@@ -216,6 +218,22 @@ async def test_what_is_said_of_a_queue_that_is_not_here(catalog: Catalog) -> Non
     assert str(denied) == NOT_HERE
     assert type(await known.whereabouts(Finder(f"/homes/{b.hex()}"), queue_of(b))) is NotFound
     assert isinstance(await known.whereabouts(rights, queue_of(b)), Elsewhere)
+
+
+async def test_a_new_home_is_looked_for_when_somebody_asks_for_it(catalog: Catalog) -> None:
+    """And not when what is known is old: until then its queues would be said not to be there."""
+    a = await number_of(catalog, "a")
+    homes = CountedHomes(catalog)
+    known = QueueHomes(homes, a, HandClock())  # whose time stands still: nothing gets old
+    looking = asyncio.create_task(known.look_forever())
+    await until(lambda: homes.asked == ["homes"])
+    late = queue_of(await number_of(catalog, "late"))
+    async with asyncio.timeout(HOMES_KEPT_MS / 1_000 + 10):
+        while not isinstance(known.absence(Finder(), late), Elsewhere):
+            await asyncio.sleep(0.01)
+    # One look for all that asked, and those of ids that nobody has are no more than one each time.
+    assert 2 <= len(homes.asked) <= 4
+    looking.cancel()
 
 
 # --- writing the exceptions -----------------------------------------------------------------------

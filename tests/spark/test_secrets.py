@@ -165,7 +165,7 @@ def test_a_plan_shows_no_secret(
             .load()
             .select("offset")
         )
-        assert frame.count() == len(published)
+        assert frame.count() >= len(published), "others publish at this node as well"
         frame.explain(True)
         shown = capsys.readouterr().out + frame._jdf.queryExecution().toString()
         assert "offset" in shown

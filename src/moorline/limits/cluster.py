@@ -57,6 +57,10 @@ HOMES_FOLLOWED_MAX = 256
 HOMES_KEPT_MS = 2_000
 """For how long a node takes what it knows of the homes of others for true: half of NODE_GONE_MS."""
 
+HOMES_AGAIN_MS = 100
+"""Between two looks at the homes where somebody asks for one that is not known: it may be new, and whoever
+invents ids is no reason to ask more often."""
+
 NODE_GONE_MS = 5_000
 """Silence in the catalog after which other nodes do not try to reach a node any more."""
 

@@ -11,6 +11,7 @@ queue finds it before anybody is asked, and to all others the exception says mor
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
 
@@ -18,7 +19,7 @@ from moorline.catalog.homes import HomeRow, Homes
 from moorline.core.access.right import SUBSCRIBE
 from moorline.errors import Elsewhere, HomeAway, MoorlineError, NotFound
 from moorline.ids import home_number
-from moorline.limits import HOME_ADDRESSES_MAX, HOMES_ASKED_MAX, HOMES_KEPT_MS
+from moorline.limits import HOME_ADDRESSES_MAX, HOMES_AGAIN_MS, HOMES_ASKED_MAX, HOMES_KEPT_MS
 from moorline.net.clock import monotonic_ms
 from moorline.net.session_rights import SessionRights
 
@@ -41,6 +42,8 @@ class QueueHomes:
         self._now_ms = now_ms
         self._rows: dict[bytes, HomeRow] = {}
         self._asked_ms: int | None = None
+        self._unknown = asyncio.Event()
+        """Somebody asked for a home that is not known: it may be newer than what we know."""
 
     async def home_of(self, queue_ids: Sequence[bytes]) -> dict[bytes, HomeRow]:
         """The homes of queues that are not here; an id that no home has is left out.
@@ -71,7 +74,10 @@ class QueueHomes:
 
     def absence(self, rights: SessionRights, queue_id: bytes) -> NotFound | HomeAway:
         """What a client is told of a queue that is not here, by what is known without asking anybody."""
-        return self._told(rights, self._rows.get(home_number(queue_id)), "by its id it is")
+        row = self._rows.get(home_number(queue_id))
+        if row is None:
+            self._unknown.set()
+        return self._told(rights, row, "by its id it is")
 
     async def whereabouts(self, rights: SessionRights, queue_id: bytes) -> NotFound | HomeAway:
         """The same for one who may wait for the catalog: it knows of queues whose ids do not say it."""
@@ -111,13 +117,18 @@ class QueueHomes:
     async def look_forever(self) -> None:
         """Keeps what `absence` says up to date."""
         while True:
+            self._unknown.clear()
             try:
                 await self._look_if_old()
             except (MoorlineError, OSError, TimeoutError) as error:
                 log.info("the homes of other nodes are not known", extra={"error": str(error)})
             except Exception:
                 log.exception("the homes of other nodes are not known")
-            await asyncio.sleep(HOMES_KEPT_MS / 1_000)
+            await asyncio.sleep(HOMES_AGAIN_MS / 1_000)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout((HOMES_KEPT_MS - HOMES_AGAIN_MS) / 1_000):
+                    await self._unknown.wait()
+                    self._asked_ms = None
 
     async def _look_if_old(self) -> bool:
         """Whether it was so."""
