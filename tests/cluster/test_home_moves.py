@@ -160,7 +160,7 @@ async def again(nodes: Nodes, name: str) -> list[NodeProcess]:
 
 async def has_moved(asked: NodeProcess) -> bool:
     with suppress(Unreachable):
-        return (await homes(asked))["a"].moves == 1
+        return bool((await homes(asked))["a"].moves == 1)
     return False
 
 
