@@ -22,8 +22,11 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        ProcessCollector(registry=self.registry)
+        self._process = ProcessCollector(registry=self.registry)
         self._sums: list[tuple[Gauge, Callable[[], Iterable[float | None]]]] = []
+        self._reads: dict[str, Callable[[], float]] = {}
+        self._parts: dict[str, Callable[[], Iterable[float | None]]] = {}
+        self._latencies: dict[str, _Latency] = {}
         self._info = Info("moorline_node", "What this node is.", registry=self.registry)
 
     def describe(self, *, node: str, version: str, roles: list[str]) -> None:
@@ -31,6 +34,7 @@ class Metrics:
 
     def watch(self, name: str, help_text: str, read: Callable[[], float]) -> None:
         """A gauge that is read when it is asked for."""
+        self._reads[name] = read
         Gauge(f"moorline_{name}", help_text, registry=self.registry).set_function(read)
 
     def add_up(
@@ -40,6 +44,7 @@ class Metrics:
         `count`, which may be interrupted, and shown as they were then."""
         gauge = Gauge(f"moorline_{name}", help_text, registry=self.registry)
         self._sums.append((gauge, parts))
+        self._parts[name] = parts
 
     def count(self) -> Generator[None, None, None]:
         """Adds up what takes long, step by step; before the figures are shown."""
@@ -54,7 +59,36 @@ class Metrics:
         """A histogram of seconds; call what is returned with each, on the loop."""
         latency = _Latency(f"moorline_{name}", help_text)
         self.registry.register(latency)
+        self._latencies[name] = latency
         return latency.observe
+
+    # --- single figures, for whoever looks at few of them often ----------------------------------------
+
+    def now(self, name: str) -> float:
+        """A figure of `watch`; 0 where this node has no such part."""
+        read = self._reads.get(name)
+        return float(read()) if read is not None else 0.0
+
+    def sum_now(self, name: str) -> Generator[None, None, float]:
+        """A figure of `add_up`, step by step."""
+        total = 0.0
+        parts = self._parts.get(name)
+        for part in parts() if parts is not None else ():
+            total += part or 0.0
+            yield
+        return total
+
+    def buckets(self, name: str) -> list[tuple[float, float]]:
+        """A histogram of `latency`: up to how many seconds, and how many were; each with those before."""
+        latency = self._latencies.get(name)
+        return latency.buckets() if latency is not None else []
+
+    def memory_bytes(self) -> int:
+        """What this process has in memory."""
+        for metric in self._process.collect():
+            if metric.name == "process_resident_memory_bytes":
+                return int(metric.samples[0].value)
+        return 0
 
 
 class _Latency(Collector):
@@ -69,7 +103,11 @@ class _Latency(Collector):
         self._counts[bisect_left(BUCKETS_S, seconds)] += 1
         self._sum_s += seconds
 
+    def buckets(self) -> list[tuple[float, float]]:
+        ends = [*BUCKETS_S, float("inf")]
+        return list(zip(ends, map(float, accumulate(self._counts)), strict=True))
+
     def collect(self) -> Iterable[Metric]:
         ends = [*map(str, BUCKETS_S), "+Inf"]
-        buckets = list(zip(ends, map(float, accumulate(self._counts)), strict=True))
+        buckets = [(end, count) for end, (_, count) in zip(ends, self.buckets(), strict=True)]
         yield HistogramMetricFamily(self._name, self._help_text, buckets, self._sum_s)

@@ -5,12 +5,24 @@ import base64
 import json
 import re
 import ssl
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.console.talking import (
+    ECHO,
+    ECHOED,
+    FAILED,
+    GOODBYE,
+    IDENTIFIED,
+    WELCOME,
+    WHO_AM_I,
+    hear,
+    hello,
+    page,
+    pass_of,
+    say,
+)
 from tests.net.authority import Authority
 from tests.process.nodes import NodeProcess, run_moor
 from websockets.asyncio.client import ClientConnection, connect
@@ -22,51 +34,11 @@ from moorline.net.native_json import SUBPROTOCOL
 
 pytestmark = [pytest.mark.process]
 
-HELLO, WELCOME, GOODBYE, FAILED, ECHO, ECHOED, WHO_AM_I, IDENTIFIED = 1, 2, 5, 6, 7, 8, 200, 201
-
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
     with NodeProcess(tmp_path_factory.mktemp("node") / "data") as node:
         yield node
-
-
-@asynccontextmanager
-async def page(
-    node: NodeProcess, origin: str | None = None, **headers: str
-) -> AsyncIterator[ClientConnection]:
-    """A socket as a page of the node opens it."""
-    url = node.http.replace("http", "ws") + "/console/socket"
-    async with connect(
-        url,
-        subprotocols=[Subprotocol(SUBPROTOCOL)],
-        origin=Origin(origin or node.http),
-        additional_headers=headers,
-        proxy=None,
-    ) as socket:
-        yield socket
-
-
-async def say(socket: ClientConnection, *messages: list[Any]) -> None:
-    await socket.send(json.dumps(list(messages)))
-
-
-async def hear(socket: ClientConnection) -> list[Any]:
-    """The next messages that are no ping."""
-    async with asyncio.timeout(20):
-        while True:
-            heard: list[Any] = json.loads(await socket.recv())
-            if heard[0][0] != 3:
-                return heard
-
-
-def hello(mechanism: str = "", proof: str = "") -> list[Any]:
-    return [HELLO, "moorline", 1, 1, "test", mechanism, base64.b64encode(proof.encode()).decode()]
-
-
-async def pass_of(node: NodeProcess) -> str:
-    async with moorline.connect(node.address) as moor:
-        return (await moor.access.make_pass()).text
 
 
 async def ended(socket: ClientConnection) -> None:

@@ -106,6 +106,7 @@ class LeaderHost:
             self.driver.post(Received(message.borrower, message))
         if isinstance(message, Disconnect):
             self._homes.pop(message.borrower, None)
+        self._leaders.stirred(self.group)
 
     def see(self, shard_extents: ShardExtents) -> None:
         """Tells the Leader of streams; where a shard is new to the group, its start is found first."""
@@ -154,6 +155,7 @@ class LeaderHost:
             self._loop.call_soon(home.from_leader, send.message)
         if isinstance(send.message, Invalidate):
             self._homes.pop(send.peer, None)
+        self._leaders.stirred(self.group)
 
     async def _commit(self, commit: Commit) -> Event:
         try:

@@ -7,7 +7,7 @@ renewed for all groups in one statement.
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple
 
 from moorline.catalog.groups import GroupRow, Groups
@@ -64,6 +64,8 @@ class Leaders:
         self._by_message: dict[int, LeaderHost] = {}
         """Those of them that hand out single messages, and must know of every new one."""
         self.counts = Counts()
+        self.stirred: Callable[[GroupRow], None] = lambda _: None
+        """Called with a group that is led here whenever its Leader hears or says something."""
         self._settings = settings
         self._claims: dict[int, asyncio.Task[LeaderHost | LedElsewhere | None]] = {}
         self._wanting: dict[int, dict[str, tuple[LeaderWanted, Home]]] = {}

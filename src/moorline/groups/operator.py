@@ -76,6 +76,8 @@ class GroupBroker:
         self._settings = settings
         self._judge = judge
         self._turns = Turns()
+        self.describe = demands.telling(self._describe, _path_of)
+        """Answers a `DescribeGroup`, or raises what it is refused with."""
 
     def declared(self) -> Declarations:
         later, telling = self._turns.later, self._demands.telling
@@ -83,7 +85,7 @@ class GroupBroker:
         return {
             ListGroups: heavy(needs(LIST, all_groups, later(self._list))),
             # Of the others the catalog knows the owner.
-            DescribeGroup: heavy(demanded(later(telling(self._describe, _path_of)))),
+            DescribeGroup: heavy(demanded(later(self.describe))),
             CreateGroup: needs(SUBSCRIBE, _topics_read, later(telling(self._create)), below=TOPICS),
             DeleteGroup: operate,
             SeekGroup: demanded(later(telling(self._seek, _path_of))),

@@ -1,4 +1,4 @@
-"""Room: groups. Who may do what with a group, also where another node passes on what it was asked for."""
+"""Room: groups. Who may do what with a group, and who asks where another node passes on a call."""
 
 from typing import Protocol
 

@@ -24,4 +24,5 @@ from moorline.limits.staging import *
 from moorline.limits.topics import *
 from moorline.limits.units import *
 from moorline.limits.values import *
+from moorline.limits.views import *
 from moorline.limits.wire import *

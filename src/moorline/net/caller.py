@@ -33,9 +33,9 @@ from moorline.net.records import Wrapping
 from moorline.net.refused_certificate import alert_of, certificate_refused
 from moorline.net.tls import client_context, why_untrusted
 from moorline.wire.bounds import fault_of
+from moorline.wire.decoder import MessageDecoder
 from moorline.wire.link import Welcome
 from moorline.wire.message import Answer, Call, CallsGivenUp, Failed, Message
-from moorline.wire.protocol import MessageDecoder
 
 log = logging.getLogger("moorline.net")
 

@@ -38,7 +38,7 @@ from moorline.limits import (
 from moorline.net.clock import monotonic_ms
 from moorline.net.driver import Driver
 from moorline.net.interpreter import Performer
-from moorline.net.protocol import LinkProtocol, WrappableProtocol
+from moorline.net.protocol import Encode, LinkProtocol, WrappableProtocol
 from moorline.net.records import Records, Wrapping
 from moorline.net.slow_reader import Outflow
 from moorline.wire.message import Message
@@ -134,6 +134,11 @@ class Connection(asyncio.Protocol):
         """What the other end showed in the TLS handshake, as DER; empty if it showed none."""
         link = self._transport.get_extra_info("ssl_object") if self._transport is not None else None
         return (link.getpeercert(True) or b"") if link is not None else b""
+
+    @property
+    def encode(self) -> Encode:
+        """Makes frames for `send_frames`: the same function for all connections that speak alike."""
+        return self._encode
 
     def send(self, message: Message) -> None:
         """Sends with whatever else is sent in this turn of the loop."""

@@ -32,6 +32,7 @@ from moorline.limits import (
 )
 from moorline.net.clock import monotonic_ms
 from moorline.net.session import Handlers
+from moorline.wire.decoder import MessageDecoder
 from moorline.wire.frame import Check, Splitter, frames
 from moorline.wire.link import (
     PROTOCOL,
@@ -44,7 +45,7 @@ from moorline.wire.link import (
     Welcome,
 )
 from moorline.wire.message import Message
-from moorline.wire.protocol import MessageDecoder, client_decoder, node_decoder
+from moorline.wire.protocol import client_decoder, node_decoder
 
 Encode = Callable[[Sequence[Message]], tuple[list[bytearray], list[msgspec.Struct]]]
 

@@ -16,6 +16,9 @@ from moorline.core.effects import Event, Say
 from moorline.core.link import Link
 from moorline.wire.message import Message
 
+Encode = Callable[[Sequence[Message]], tuple[Sequence[bytes | bytearray], Sequence[msgspec.Struct]]]
+"""Bytes for messages in their order, and those of them that have none."""
+
 
 class LinkProtocol(Protocol):
     """What one end of one connection speaks and hears."""

@@ -39,7 +39,7 @@ class ClusterView:
 
     def declared(self) -> Declarations:
         return {
-            ListNodes: heavy(needs(LIST, lambda _: (CLUSTER,), self._turns.spawned(self._list))),
+            ListNodes: heavy(needs(LIST, lambda _: (CLUSTER,), self._turns.spawned(self.list))),
             RemoveNode: needs(
                 ADMINISTER,
                 lambda call: (f"{CLUSTER}/nodes/{level_of(call.home)}",),
@@ -53,7 +53,7 @@ class ClusterView:
     def close(self) -> None:
         self._turns.close()
 
-    async def _list(self, session: Session, call: ListNodes) -> NodesListed:  # noqa: ARG002
+    async def list(self, session: Session, call: ListNodes) -> NodesListed:  # noqa: ARG002
         found = await self._cluster.nodes(call.after, NODES_PER_PAGE_MAX)
         return NodesListed(
             call.call, tuple(map(_facts, found)), is_last=len(found) < NODES_PER_PAGE_MAX

@@ -64,6 +64,7 @@ from moorline.node.stores import note_stores, tell_of_missing
 from moorline.node.subjects import Ground, Subjects
 from moorline.node.topics import FOLDER as STREAMS_FOLDER
 from moorline.node.topics import home_of_streams
+from moorline.node.views import NodeViews, open_views
 from moorline.version import SOFTWARE
 from moorline.wire.link import Welcome
 from moorline.wire.message import Message
@@ -80,6 +81,7 @@ class Node:
     _identity: Identity
     _access: NodeAccess
     subjects: Subjects
+    _views: NodeViews
 
     def __init__(
         self,
@@ -205,6 +207,7 @@ class Node:
             await self.subjects.open_records(stack)
         if "broker" in self.roles:
             self._open_arriving(stack, folder)
+        await stack.enter_async_context(open_views(self._views, self.subjects, self.metrics, links))
         await self._open_doors(stack)
         await self._register()
         await self._open_backups(stack, found)
@@ -360,6 +363,11 @@ class Node:
         assert self._catalog is not None
         view = await stack.enter_async_context(open_cluster(self._catalog, self.metrics))
         self._declared.update(view.declared())
+        self._views = NodeViews(
+            self._identity.home, self.metrics, view, self._describe, self._access.table.rights
+        )
+        self._declared.update(self._views.declared())
+        stack.callback(self._access.table.on_change(self._views.views.judge_soon))
         runs = PipelineRuns(RunRows(self._catalog))
         stack.callback(runs.close)
         self._declared.update(runs.declared())
@@ -478,7 +486,7 @@ class Node:
 
     def _describe(self, session: Session, call: Describe) -> Described:
         # Where a node can be reached, and what is wrong with it, is for those who look after it.
-        is_shown = bool(session.rights.at(ADMIN) & LIST)
+        is_shown = bool(self._views.rights_of(session, call.originator).at(ADMIN) & LIST)
         return Described(
             call.call,
             node=self.config.node,

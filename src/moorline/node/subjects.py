@@ -81,6 +81,7 @@ class Subjects:
     def __init__(self, ground: Ground) -> None:
         self._ground = ground
         self.queues: QueueBroker | None = None
+        self.services: OperatorBroker | None = None
         self.topics: Topics | None = None
         self.resolver: ResolverBroker | None = None
         self.records: Tables | None = None
@@ -129,7 +130,7 @@ class Subjects:
         stack.callback(ground.access.table.on_change(broker.bound_again))
         stack.callback(ground.access.table.on_change(broker.judge_soon))
         stack.callback(ground.access.table.on_change(services.judge_soon))
-        self.queues = broker
+        self.queues, self.services = broker, services
         watch_queues(ground.metrics, broker)
         watch_services(ground.metrics, services)
         self._watch_commits("queues", broker.commits, broker)

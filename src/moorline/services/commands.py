@@ -111,6 +111,8 @@ class ServiceBroker:
         homes: QueueHomes | None = None,
     ) -> None:
         self.counts = Counts()
+        self.compared: Callable[[bytes], None] = lambda _: None
+        """Called with the id of a service that has told what it means, and was answered."""
         self.services = services
         self.home = queues.store.options.home
         self.sketches = Sketches(services, self.home)
@@ -310,6 +312,7 @@ class ServiceBroker:
             acting.is_checked, acting.epoch = True, epoch
         acting.hears_agreement = call.hears_agreement
         acting.told = Told(self._queues.clock.stamp_ms() * 1_000, theirs, answered.digest)
+        self.compared(acting.service.id)
         self.delivery.take_over(acting, answered.digest)
         rest = answered.payload[PAYLOAD_PER_BLOCK:]
         if rest or acting.subscriber is None:

@@ -104,7 +104,7 @@ class OperatorBroker(ServiceBroker):
         # of these finds it and then demands what it needs.
         asked: dict[type[Message], Declared] = {
             ListServices: heavy(own(later(self._list_services))),
-            DescribeService: heavy(own(later(self._describe))),
+            DescribeService: heavy(own(later(self.describe))),
             RecomputeService: heavy(own(later(self._recompute))),
             SwitchService: own(later(self._switch)),
             ListServiceQueues: heavy(own(later(self._list_queues))),
@@ -140,7 +140,7 @@ class OperatorBroker(ServiceBroker):
             call.call, len(rows), [self._facts(row, row.digest) for row in chosen]
         )
 
-    async def _describe(self, session: Session, call: DescribeService) -> Answer:
+    async def describe(self, session: Session, call: DescribeService) -> ServiceDescribed:
         service = await self._named(session, call, LIST)
         found = await self._rows.checked_all(service.number, self.home, self._store.lacking)
         return ServiceDescribed(

@@ -12,8 +12,9 @@ import msgspec
 from msgspec import inspect
 
 from moorline.limits import FRAME_BYTES_MAX, MESSAGES_PER_FRAME_MAX
+from moorline.wire.decoder import MessageDecoder
 from moorline.wire.message import Message
-from moorline.wire.protocol import HeardByClient, HeardByNode, MessageDecoder
+from moorline.wire.protocol import HeardByClient, HeardByNode
 
 _HEARD: Final = Annotated[list[HeardByNode], msgspec.Meta(max_length=MESSAGES_PER_FRAME_MAX)]
 _encoder: Final = msgspec.json.Encoder()

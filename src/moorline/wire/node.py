@@ -13,6 +13,7 @@ from moorline.limits import (
     NODES_PER_PAGE_MAX,
 )
 from moorline.wire.bounds import Body, Name, Words
+from moorline.wire.group import Originator
 from moorline.wire.link import Roles
 from moorline.wire.message import Answer, Call
 
@@ -32,6 +33,9 @@ class Echoed(Answer, frozen=True, gc=False, tag=8):
 
 class Describe(Call, frozen=True, gc=False, tag=9):
     """Asks a node about itself: `moor status`."""
+
+    originator: Originator = Originator()
+    """Of a call that a node passes on; from anybody else it means nothing."""
 
 
 class Described(Answer, frozen=True, gc=False, tag=10):

@@ -1,10 +1,9 @@
 """Room: wire. Which messages each end may hear, and the decoders for them."""
 
-from typing import Annotated, Protocol
+from typing import Annotated
 
 import msgspec
 
-from moorline.errors import Malformed
 from moorline.limits import MESSAGES_PER_FRAME_MAX
 from moorline.wire import (
     access,
@@ -28,10 +27,13 @@ from moorline.wire import (
     stream_file,
     topic,
     topic_deletion,
+    value,
+    view,
 )
 from moorline.wire import service_operator as operator
+from moorline.wire.decoder import MessageDecoder
 from moorline.wire.link import Challenge, Goodbye, Hello, Ping, Pong, Response, Welcome
-from moorline.wire.message import CallsGivenUp, Failed, Message
+from moorline.wire.message import CallsGivenUp, Failed
 from moorline.wire.node import (
     ClockConfirmed,
     ConfirmClock,
@@ -77,6 +79,8 @@ HeardByNode = (
     | session_list.COMMANDS
     | cluster.COMMANDS
     | home_move.COMMANDS
+    | view.COMMANDS
+    | value.UnsubscribeValues
 )
 HeardByClient = (
     Welcome
@@ -112,28 +116,14 @@ HeardByClient = (
     | session_list.EVENTS
     | cluster.EVENTS
     | home_move.EVENTS
+    | view.EVENTS
+    | value.ValuesSubscribed
+    | value.ValuesUnsubscribed
+    | value.ValuesChanged
+    | value.ValuesEnded
 )
 
 _Batch = msgspec.Meta(max_length=MESSAGES_PER_FRAME_MAX)
-
-
-class DecodesFrames(Protocol):
-    """A decoder of msgspec, whatever its format."""
-
-    def decode(self, payload: memoryview, /) -> list[Message]: ...
-
-
-class MessageDecoder:
-    """Payloads to messages: one call into C a frame."""
-
-    def __init__(self, heard: object) -> None:
-        self._decoder: DecodesFrames = msgspec.msgpack.Decoder(heard)
-
-    def decode(self, payload: memoryview) -> list[Message]:
-        try:
-            return self._decoder.decode(payload)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise Malformed(str(error)) from error
 
 
 node_decoder = MessageDecoder(Annotated[list[HeardByNode], _Batch])

@@ -13,9 +13,9 @@ from msgspec import Meta
 from moorline.core.hidden_bytes import without_bytes
 from moorline.limits import MESSAGES_PER_FRAME_MAX, VALUES_PER_MESSAGE_MAX
 from moorline.wire.bounds import Code
+from moorline.wire.decoder import MessageDecoder
 from moorline.wire.link import Challenge, Goodbye, Hello, Ping, Pong, Response, Welcome
 from moorline.wire.message import Answer, Call, CallsGivenUp, Failed, Message
-from moorline.wire.protocol import MessageDecoder
 from moorline.wire.resolver import Holder, Path, Permissions, ResolverId, Seconds, TokenBytes
 
 ValueId = Annotated[int, Meta(ge=0, le=1 << 62)]

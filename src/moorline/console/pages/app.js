@@ -1,9 +1,11 @@
-// The page: who looks, which view is shown, and when it is drawn anew. Views ask the node; nothing is kept here.
+// The page: who looks, which view is shown, and when it is drawn anew: when the node pushes something of it
+// (live.js), and where nothing is pushed every now and then.
 
 import { access } from "./access.js";
 import { h, replace, shown } from "./draw.js";
 import { groups } from "./groups.js";
 import { CallFailed, Link } from "./link.js";
+import { Live } from "./live.js";
 import { Login } from "./login.js";
 import { messages } from "./messages.js";
 import { overview } from "./overview.js";
@@ -15,6 +17,7 @@ import { services } from "./services.js";
 import { topics } from "./topics.js";
 
 const TOLD_MS = 8_000;
+const AGAIN_MS = 3_000;
 const VIEWS = { "": overview, queues, services, topics, groups, messages, paths, records, pipeline, access };
 const PARTS = { queues: "Messages", paths: "State", pipeline: "Work", access: "Who may what" };
 
@@ -25,6 +28,8 @@ const told = document.getElementById("told");
 const asked = document.getElementById("asked");
 
 let drawing = 0;
+let isDrawing = false;
+let isBehind = false;
 let timer = 0;
 let telling = 0;
 
@@ -35,17 +40,26 @@ const link = new Link(new URL("socket", location.href).href.replace(/^http/, "ws
     state.textContent = link.welcome.node;
     document.title = `${link.welcome.node} · Moorline`;
     login.opened();
+    live.forgetAll();
     drawFirst();
   } else if (how === "refused") {
     login.refused(text);
   }
 });
 
+const live = new Live(link, drawSoon);
 const login = new Login(link, main, views);
 
 /** What views have of the page. */
 const page = {
   link,
+  /** The newest of what the node pushes of a view; the view is drawn anew with each that follows. */
+  live: (path) => live.value(path),
+  /** Draws what is so now: something was changed by this page. */
+  drawAnew() {
+    live.leaveAll();
+    return draw();
+  },
   /** Says how something ended, for some seconds. */
   tell(text, isGood = false) {
     told.textContent = shown(text);
@@ -72,9 +86,8 @@ const page = {
     } catch (error) {
       page.tell(`${error.code ?? "ERROR"}: ${error.message}`);
     }
-    draw();
+    page.drawAnew();
   },
-  draw,
 };
 
 function where() {
@@ -106,6 +119,14 @@ function drawFirst() {
   draw();
 }
 
+/** Something that is drawn has changed: it is drawn behind what is being drawn, and once for all that comes
+    together. */
+function drawSoon() {
+  if (isBehind) return;
+  isBehind = true;
+  if (!isDrawing) requestAnimationFrame(() => isBehind && !isDrawing && draw());
+}
+
 /** Draws the view; one drawing at a time, and the newest wins. */
 async function draw() {
   clearTimeout(timer);
@@ -113,15 +134,32 @@ async function draw() {
   const mine = ++drawing;
   const { view, rest } = where();
   let made;
+  let isTriedAgain = false;
+  isDrawing = true;
+  isBehind = false;
+  live.begin();
   try {
     made = await view.draw(page, rest);
   } catch (error) {
+    // What is not allowed is not asked for again and again: each time is a refusal that is written down.
+    isTriedAgain = live.isUsed && error.code !== "DENIED";
     if (!(error instanceof CallFailed)) console.error(error);
     made = [h("h1", {}, view.title), h("p", { class: "failed", role: "alert" }, `${error.code ?? "A mistake in this page"}: ${error.message}`)];
   }
   if (mine !== drawing) return;
-  if (made) replace(main, made);
-  if (view.everyMs) timer = setTimeout(() => (document.hidden ? null : draw()), view.everyMs);
+  isDrawing = false;
+  live.end();
+  if (made) replace(main, [scope(view, rest), made]);
+  const everyMs = view.everyMs || (isTriedAgain ? AGAIN_MS : 0);
+  if (everyMs) timer = setTimeout(() => (document.hidden ? null : draw()), everyMs);
+  if (isBehind) draw();
+}
+
+/** Of what a view is: of all nodes, or of the one that serves this page. */
+function scope(view, rest) {
+  const of = typeof view.of === "function" ? view.of(rest) : view.of;
+  if (!of) return null;
+  return h("p", { class: "scope" }, of === "node" ? `Of the node ${link.welcome?.node ?? ""} alone` : of === "cluster" ? "Of the whole cluster" : of);
 }
 
 addEventListener("hashchange", () => {
@@ -132,7 +170,10 @@ addEventListener("hashchange", () => {
   }
 });
 document.addEventListener("visibilitychange", () => {
-  // A view that is drawn once stays as it is: it may have what somebody looked for.
-  if (!document.hidden && where().view.everyMs) draw();
+  if (!link.welcome) return;
+  // Nothing is pushed to a page that nobody sees. A view that is drawn once stays as it is: it may have what
+  // somebody looked for.
+  if (document.hidden) live.leaveAll();
+  else if (live.isUsed || where().view.everyMs) draw();
 });
 login.begin();

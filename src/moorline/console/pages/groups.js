@@ -4,6 +4,7 @@ import { badge, button, count, empty, facts, fieldOf, h, head, many, moment, pag
 
 const PER_PAGE = 100;
 const COLUMNS = 32;
+const LIST_MS = 2_000;
 const MOVES_KEPT = 100;
 const MOVED_MS = 3_000;
 
@@ -151,7 +152,7 @@ async function seek(page, group, start, words) {
 }
 
 async function one(page, group, from) {
-  const found = await page.link.call("DescribeGroup", { group });
+  const found = await page.live(`groups/${group}`);
   const { members, cursors } = found;
   notice(group, members, cursors);
   const lag = cursors.reduce((sum, one) => sum + Math.max(0, one.lag), 0);
@@ -211,7 +212,7 @@ async function one(page, group, from) {
       [
         { title: "member", isName: true, value: (one) => one.member },
         { title: "streams", isNumber: true, value: (one) => one.streams },
-        { title: "heard", value: (one) => `${span(one.silent_ms)} ago` },
+        { title: "heard", value: (one) => (one.silent_ms ? `${span(one.silent_ms)} ago` : "just now") },
         { title: "", value: (one) => button("Send away", kick(one.member), { "aria-label": `Send ${one.member} away`, "data-key": `away ${one.member}` }) },
       ],
       members,
@@ -231,6 +232,10 @@ async function one(page, group, from) {
 
 export const groups = {
   title: "Groups",
-  everyMs: 1_000,
-  draw: (page, [what, name = "", from = ""]) => (what === "one" ? one(page, name, from) : list(page, what === "after" ? name : "")),
+  of: "cluster",
+  everyMs: 0,
+  draw(page, [what, name = "", from = ""]) {
+    this.everyMs = what === "one" ? 0 : LIST_MS; // a group is pushed
+    return what === "one" ? one(page, name, from) : list(page, what === "after" ? name : "");
+  },
 };

@@ -67,6 +67,8 @@ export class Link {
   #proof = null;
   #retry = 0;
   welcome = null;
+  /** Hears what the node says unasked of what is subscribed to. */
+  pushed = () => {};
   /** Hears what the node wants to have answered before its welcome, as base64. */
   challenged = () => {};
 
@@ -125,6 +127,11 @@ export class Link {
     });
   }
 
+  /** A message that is the value of something, with its fields by their names. */
+  unpacked(message) {
+    return this.#shapes.unpacked(message);
+  }
+
   knows(name) {
     return Boolean(this.#shapes?.found.node[name]);
   }
@@ -169,6 +176,10 @@ export class Link {
           break;
         case "Goodbye":
           this.#goodbye(message);
+          break;
+        case "ValuesChanged":
+        case "ValuesEnded":
+          this.pushed(message);
           break;
         default:
           this.#answered(message);

@@ -163,6 +163,7 @@ let looks = 0;
 /** A form, and what it found. Drawn once: what was found stays until somebody looks again. */
 export const messages = {
   title: "Message browser",
+  of: "node",
   everyMs: 0,
   draw(page, [filter = "#"]) {
     const { link, tell } = page;

@@ -21,6 +21,7 @@ async function publishers(link, path) {
 
 export const paths = {
   title: "Paths",
+  of: "cluster",
   everyMs: 0,
   async draw({ link }, [path = "/", after = ""]) {
     const [listed, holders] = await Promise.all([

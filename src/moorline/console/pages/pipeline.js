@@ -16,6 +16,7 @@ function proof(one) {
 
 export const pipeline = {
   title: "Pipeline",
+  of: "cluster",
   everyMs: 1_000,
   async draw({ link }, [before = "0"]) {
     const page = await link.call("ListRuns", { before_us: Number(before) || 0, count: PER_PAGE });

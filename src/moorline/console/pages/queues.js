@@ -107,7 +107,7 @@ async function check(page, queue, is_repair) {
   } catch (error) {
     page.tell(`${error.code ?? "ERROR"}: ${error.message}`);
   }
-  page.draw();
+  page.drawAnew();
 }
 
 let looks = 0;
@@ -162,6 +162,7 @@ function waiting(one, form) {
 
 export const queues = {
   title: "Queues",
+  of: "node",
   everyMs: 0,
   draw(page, [what = "all", name = ""]) {
     this.everyMs = what === "one" ? 0 : 3_000;

@@ -66,6 +66,7 @@ async function one({ link }, name, after) {
 
 export const records = {
   title: "Records",
+  of: "Tables of the whole cluster; who is subscribed, of this node",
   everyMs: 2_000,
   draw: (page, [what, name = "", after = "0"]) => (what === "one" ? one(page, name, Number(after) || 0) : list(page, what === "after" ? name : "")),
 };

@@ -5,6 +5,7 @@ import { fromBase64 } from "./link.js";
 import { nameOf } from "./queues.js";
 
 const PER_PAGE = 64;
+const LIST_MS = 5_000;
 
 const hex = (encoded) => [...fromBase64(encoded)].map((one) => one.toString(16).padStart(2, "0")).join("");
 const short = (hash) => h("code", { title: hex(hash) }, hex(hash).slice(0, 16));
@@ -55,7 +56,7 @@ async function agree(page, service) {
   } catch (error) {
     page.tell(`${error.code ?? "ERROR"}: ${error.message}`);
   }
-  page.draw();
+  page.drawAnew();
 }
 
 function outcome(found) {
@@ -79,7 +80,7 @@ function outcome(found) {
 }
 
 async function one(page, service) {
-  const found = await page.link.call("DescribeService", { service });
+  const found = await page.live(`services/${service}`);
   const isKept = found.facts.count === found.recomputed_count && found.facts.hash === found.recomputed_hash;
   const mend = async () => {
     if (!(await page.ask(`Compute the kept digest of ${service} anew from its associations?`))) return;
@@ -89,7 +90,7 @@ async function one(page, service) {
     } catch (error) {
       page.tell(`${error.code ?? "ERROR"}: ${error.message}`);
     }
-    page.draw();
+    page.drawAnew();
   };
   const change = async () => {
     const wanted = !found.facts.is_disabled;
@@ -142,6 +143,10 @@ async function one(page, service) {
 
 export const services = {
   title: "Services",
-  everyMs: 5_000,
-  draw: (page, [what, name]) => (what === "one" ? one(page, name) : list(page, what === "from" ? Number(name) || 0 : 0)),
+  of: (rest) => (rest[0] === "one" ? "Associations of the whole cluster; sessions, and what the service said, of this node" : "Of the whole cluster; who is subscribed, of this node"),
+  everyMs: 0,
+  draw(page, [what, name]) {
+    this.everyMs = what === "one" ? 0 : LIST_MS; // one of them is pushed
+    return what === "one" ? one(page, name) : list(page, what === "from" ? Number(name) || 0 : 0);
+  },
 };

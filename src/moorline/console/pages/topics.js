@@ -53,6 +53,7 @@ async function streamsOf({ link }, from) {
 
 export const topics = {
   title: "Topics",
+  of: "node",
   everyMs: 0,
   async draw(page, [after = "", filter = "#"]) {
     // A topic may be called so; then its page is asked for by what stands before it.

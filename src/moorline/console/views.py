@@ -1,0 +1,303 @@
+"""Room: console. Views: what changes while somebody looks, pushed to all who look at the same.
+
+    views.serve("groups", ViewSource(look, key, VIEW_GROUP_MS))
+    views.changed("groups", "$shared/crew/#")       something moved: look at it soon
+
+A view is a value on a board, as a publisher has one (core/values/board.py), and its followers are sessions.
+It is there while somebody follows it: one task looks at it now and then, in the name of one of them, and what
+differs from before is encoded once for all that speak alike. Nothing is computed where nobody looks.
+
+Whoever begins is judged by a look of its own, and all are judged again by one behind each change of rights:
+until then nothing is pushed to them. To one that does not read nothing is pushed either, and then the latest.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from moorline.access.guard import Declarations, Declared, anybody, heavy, own
+from moorline.core.values.batch import Batch
+from moorline.core.values.board import Board
+from moorline.errors import LimitReached, MoorlineError, NotFound
+from moorline.limits import VIEW_BYTES_MAX, VIEW_PUSH_MS_MIN, VIEWS_MAX, VIEWS_PER_SESSION_MAX
+from moorline.net.session import Session
+from moorline.net.tasks import Tasks
+from moorline.net.turns import Turns
+from moorline.wire.message import Answer, Message
+from moorline.wire.value import (
+    SubscribedValue,
+    UnsubscribeValues,
+    ValuesChanged,
+    ValuesEnded,
+    ValuesSubscribed,
+    ValuesUnsubscribed,
+)
+from moorline.wire.view import SubscribeView
+
+log = logging.getLogger("moorline.console")
+
+TOO_LARGE: Final = "TOO_LARGE"
+
+
+class ViewSource(NamedTuple):
+    """Where the views of a kind come from."""
+
+    look: Callable[[Session, str], Awaitable[Any]]
+    """What a session is answered that asks for the view of that name; raises what it is refused with."""
+    name_of: Callable[[Any], str]
+    """The one name of what was found: two that ask by different names look at the same, and two that are
+    answered differently do not."""
+    every_ms: int
+    steady: Callable[[Any], Any] = lambda found: found
+    """What was found, without what changes though nothing happens."""
+
+
+class View:
+    """One that somebody follows."""
+
+    def __init__(self, path: str, name: str, source: ViewSource) -> None:
+        self.path, self.name, self.source = path, name, source
+        self.id = 0
+        self.judged: dict[Session, int] = {}
+        """Who follows, and behind which change of rights each was judged."""
+        self.moved = asyncio.Event()
+        self.task: asyncio.Task[None] | None = None
+
+
+class Views:
+    """Answers `SubscribeView`; the node adds where its views come from."""
+
+    def __init__(self) -> None:
+        self._sources: dict[str, ViewSource] = {}
+        self._board = Board[Session]()
+        self._views: dict[str, View] = {}
+        self._by_id: dict[int, View] = {}
+        self._of_session: dict[Session, set[int]] = {}
+        self._owed: dict[Session, set[int]] = {}
+        """What changed while they did not read."""
+        self._rights_changed = 0
+        self._turns = Turns()
+        self._tasks = Tasks("a view failed")
+        self.looks = 0
+
+    def serve(self, kind: str, source: ViewSource) -> None:
+        self._sources[kind] = source
+
+    def declared(self) -> Declarations:
+        subscribe: Declared = heavy(own(self._turns.spawned(self._subscribe)))
+        return {SubscribeView: subscribe, UnsubscribeValues: anybody(self._unsubscribe)}
+
+    def close(self) -> None:
+        self._turns.close()
+        self._tasks.cancel()
+
+    def __len__(self) -> int:
+        return len(self._views)
+
+    def changed(self, kind: str, name: str) -> None:
+        view = self._views.get(f"{kind}/{name}")
+        if view is not None:
+            view.moved.set()
+
+    def stirred(self, kind: str, name: object) -> None:
+        """The same where it happens often, and the name costs something."""
+        if self._views:
+            self.changed(kind, str(name))
+
+    def judge_soon(self) -> None:
+        """Behind a change of rights: nobody is told more before it was judged anew."""
+        self._rights_changed += 1
+        for view in self._views.values():
+            view.moved.set()
+
+    # --- who follows ------------------------------------------------------------------------------
+
+    async def _subscribe(self, session: Session, call: SubscribeView) -> Answer:
+        kind, _, asked = call.view.partition("/")
+        source = self._sources.get(kind)
+        if source is None:
+            raise NotFound(
+                f"there is no view {kind!r}: there are {', '.join(sorted(self._sources))}"
+            )
+        self._check_room(session)
+        version = self._rights_changed
+        found = await source.look(session, asked)
+        self._check_room(session)
+        value = source.steady(found)
+        if not session.is_open:
+            return ValuesSubscribed(call.call, [])
+        view = self._view(kind, source.name_of(found), source)
+        if session not in self._of_session:
+            self._of_session[session] = set()
+            session.at_end(lambda: self._gone(session))
+        self._of_session[session].add(view.id)
+        self._board.follow(session, [view.id])
+        view.judged[session] = version
+        if version != self._rights_changed:
+            view.moved.set()
+        self._put(view, value, but=session)
+        return ValuesSubscribed(call.call, [SubscribedValue("", view.id, value)])
+
+    def _check_room(self, session: Session) -> None:
+        if len(self._of_session.get(session, ())) >= VIEWS_PER_SESSION_MAX:
+            raise LimitReached(f"a session has {VIEWS_PER_SESSION_MAX} views at most: give some up")
+        if len(self._views) >= VIEWS_MAX:
+            raise LimitReached(f"a node has {VIEWS_MAX} views at most: try again later")
+
+    def _view(self, kind: str, name: str, source: ViewSource) -> View:
+        path = f"{kind}/{name}" if name else kind
+        view = self._views.get(path)
+        if view is None:
+            view = self._views[path] = View(path, name, source)
+            view.id = self._board.publish(path, None)
+            self._by_id[view.id] = view
+            view.task = self._tasks.spawn(self._keep(view))
+        return view
+
+    def _unsubscribe(
+        self, session: Session, calls: list[UnsubscribeValues]
+    ) -> Iterable[ValuesUnsubscribed]:
+        for call in calls:
+            for one in call.ids:
+                self._leave(session, one)
+        return [ValuesUnsubscribed(call.call) for call in calls]
+
+    def _gone(self, session: Session) -> None:
+        for one in list(self._of_session.get(session, ())):
+            self._leave(session, one)
+        self._of_session.pop(session, None)
+        self._owed.pop(session, None)
+
+    def _leave(self, session: Session, one: int) -> None:
+        held = self._of_session.get(session, set())
+        if one not in held:
+            return
+        held.discard(one)
+        self._owed.get(session, set()).discard(one)
+        view = self._by_id[one]
+        self._board.unfollow(session, [one])
+        del view.judged[session]
+        if not view.judged:
+            self._board.unpublish(one)
+            del self._views[view.path], self._by_id[one]
+            assert view.task is not None
+            view.task.cancel()
+
+    # --- one view ---------------------------------------------------------------------------------
+
+    async def _keep(self, view: View) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(view.source.every_ms / 1_000):
+                    await view.moved.wait()
+            except TimeoutError:
+                pass
+            view.moved.clear()
+            await self._look(view)
+            # However fast it moves: what comes meanwhile is seen together.
+            await asyncio.sleep(VIEW_PUSH_MS_MIN / 1_000)
+
+    async def _look(self, view: View) -> None:
+        """Once for all of them, in the name of the first; and once for each that is to be judged anew."""
+        found: Any = None
+        for session, judged in list(view.judged.items()):
+            version = self._rights_changed
+            if found is not None and judged == version:
+                continue
+            try:
+                self.looks += 1
+                now = await view.source.look(session, view.name)
+                if view.source.name_of(now) != view.name:
+                    raise NotFound("that name means another one by now")
+            except MoorlineError as error:
+                self._end(view, [session], error.code)
+                continue
+            except Exception:
+                log.exception("a view was not found", extra={"view": view.path})
+                self._end(view, [session], "INTERNAL")
+                continue
+            if session in view.judged:
+                view.judged[session] = version
+                found = now
+        if found is not None and view.judged:
+            self._put(view, view.source.steady(found))
+
+    def _put(self, view: View, value: Any, *, but: Session | None = None) -> None:
+        """Tells all who follow it, but one that is told by its answer."""
+        if value == self._board.value_of(view.id):
+            return
+        self._board.update(view.id, value)
+        batch = self._board.commit()
+        assert batch is not None, "an update was made"
+        made: dict[object, Sequence[bytes | bytearray]] = {}
+        for followers, part in self._board.parts(batch):
+            for session in followers:
+                if session is but:
+                    continue
+                if view.judged.get(session) != self._rights_changed or not session.writable:
+                    self._owe(session, view)
+                    continue
+                self._push(session, view, part, made)
+
+    def _push(
+        self,
+        session: Session,
+        view: View,
+        batch: Batch,
+        made: dict[object, Sequence[bytes | bytearray]],
+    ) -> None:
+        frames = made.get(session.encode)
+        if frames is None:
+            # One for all who speak alike.
+            frames, unsendable = session.encode([ValuesChanged(batch.ids, batch.values)])
+            if unsendable or sum(map(len, frames)) > VIEW_BYTES_MAX:
+                frames = ()
+            made[session.encode] = frames
+        if frames:
+            session.send_frames(frames)
+        else:
+            self._end(view, [session], TOO_LARGE)
+
+    # --- who is behind ----------------------------------------------------------------------------
+
+    def _owe(self, session: Session, view: View) -> None:
+        if view.judged.get(session) != self._rights_changed:
+            # Judged by the next look, which finds what it was not told.
+            view.moved.set()
+        is_first = session not in self._owed
+        self._owed.setdefault(session, set()).add(view.id)
+        if is_first:
+            self._tasks.spawn(self._tell_latest(session))
+
+    async def _tell_latest(self, session: Session) -> None:
+        """When it reads again, or was judged: what is so now, and nothing of what was so meanwhile."""
+        try:
+            while session.is_open and self._owed.get(session):
+                await session.room_to_write()
+                for one in list(self._owed.get(session, ())):
+                    view = self._by_id.get(one)
+                    if view is None or not session.writable or session not in view.judged:
+                        continue
+                    if view.judged[session] == self._rights_changed:
+                        self._owed[session].discard(one)
+                        value = self._board.value_of(one)
+                        self._push(session, view, Batch([one], [value]), {})
+                if self._owed.get(session):
+                    await asyncio.sleep(VIEW_PUSH_MS_MIN / 1_000)
+        finally:
+            self._owed.pop(session, None)
+
+    def _end(self, view: View, sessions: list[Session], code: str) -> None:
+        for session in sessions:
+            if session in view.judged:
+                self._leave(session, view.id)
+                told: Message = ValuesEnded([view.id], code)
+                session.send(told)
+
+
+def unnumbered(found: Any) -> Any:
+    """An answer as a value: it answers nobody's call."""
+    return msgspec.structs.replace(found, call=0)
