@@ -25,6 +25,7 @@ from moorline.wire import (
     staging,
     topic,
     topic_deletion,
+    view,
 )
 from moorline.wire import service_operator as operator
 from moorline.wire.message import Call, Message
@@ -108,6 +109,7 @@ FIELDS: dict[str, Any] = {
     "group": GROUP,
     "hash": bytes(16),
     "home": SPARE,
+    "ids": [1],
     "instance": bytes(16),
     "is_disabled": False,
     "is_forced": True,
@@ -154,6 +156,7 @@ FIELDS: dict[str, Any] = {
     "to": "node-2",
     "topic": TOPIC,
     "upto": 1,
+    "view": "nodes",
     "watch": 1,
     "what": "./archive",
     "work": group.DeleteGroup(0, GROUP),
@@ -223,6 +226,8 @@ VARIANTS: tuple[Row, ...] = (
     Row(topic.SubscribeTopic, "of the audit", {"filter": "$SYS/audit/#"}),
     Row(topic.SubscribeTopic, "of dead letters", {"filter": "$dead/#"}),
     Row(ReadStreamFile, "of an index", {"part": "index"}),
+    Row(view.SubscribeView, "of a group", {"view": f"groups/{GROUP}"}),
+    Row(view.SubscribeView, "of a service", {"view": "services/owner"}),
 )
 
 

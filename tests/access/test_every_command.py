@@ -30,7 +30,7 @@ FOR_STRANGERS = frozenset(
         "CloseService", "UnsubscribeTopic", "TakeMessages", "AckMessages", "RejectMessage", "GiveBack",
         "ConfirmLost", "StageRows", "CloseStage", "AbortStaged", "CommitStaged",
         "UnwatchPaths", "PublishPaths", "UnpublishPaths", "UnpublishHashes", "Heartbeat", "AskEntryRanges",
-        "AskEntryLists", "JudgeHolders", "ClosePublisher", "AgreementTold",
+        "AskEntryLists", "JudgeHolders", "ClosePublisher", "AgreementTold", "UnsubscribeValues",
         # Each path is judged by itself; what the cluster publishes of itself is open to all who are let in.
         "ResolvePaths", "ListPaths", "MatchPaths", "WatchPaths", "FindHome",
         # So is each table: of one that a stranger may not see not even its name is told.

@@ -10,6 +10,7 @@ from tests.console.test_live import (
     DESCRIBED,
     FIGURES,
     READ,
+    SUBSCRIBE,
     Page,
     holders,
 )
@@ -100,6 +101,6 @@ async def test_who_may_not_look_is_refused_by_the_other_node_too(calm: Nodes) ->
         await moor.access.add_user("wiebke", b"swordfish")
     async with logged_in(calm["a"], "password", "wiebke\0swordfish") as socket:
         page = Page(socket)
-        for call in ([READ, "b"], [651, "figures/b"], [651, "nodes/b"]):
+        for call in ([READ, "b"], [SUBSCRIBE, "figures/b"], [SUBSCRIBE, "nodes/b"]):
             assert (await page.answer(*call))[2] == "DENIED", call
         assert not page.pushes

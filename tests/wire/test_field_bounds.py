@@ -36,6 +36,8 @@ INSIDE = {
     "queue rows": staging.QueueRows,
 }
 """What is decoded out of the bytes of a field."""
+VALUES = {"ValuesSubscribed.values[].value", "ValuesChanged.values[]"}
+"""Whatever a publisher has, or a node shows: a client hears it, and the frame is its bound."""
 
 
 def unbounded(found: Any, path: str, above: tuple[type, ...] = ()) -> Iterator[str]:
@@ -63,7 +65,11 @@ def unbounded(found: Any, path: str, above: tuple[type, ...] = ()) -> Iterator[s
             assert found.cls not in above, f"{path} holds itself"
             for field in found.fields:
                 yield from unbounded(field.type, f"{path}.{field.name}", (*above, found.cls))
-        case inspect.IntType() | inspect.BoolType() | inspect.LiteralType() | inspect.NoneType():
+        case inspect.IntType() | inspect.FloatType() | inspect.BoolType():
+            pass
+        case inspect.LiteralType() | inspect.NoneType():
+            pass
+        case inspect.AnyType() if path in VALUES:
             pass
         case _:
             yield f"{path}: nobody knows how long {found} may be"
@@ -169,7 +175,7 @@ def least(found: Any) -> Any:
             return _array(found, [least(field.type) for field in found.fields])
         case inspect.NamedTupleType():
             return [least(field.type) for field in found.fields]
-        case inspect.IntType():
+        case inspect.IntType() | inspect.FloatType():
             return found.ge or 0
         case inspect.LiteralType():
             return found.values[0]

@@ -104,7 +104,6 @@ class NodeViews:
 
     async def _read(self, session: Session, call: ReadFigures) -> Answer:
         rights = self.rights_of(session, call.originator)
-        # A node asks for nobody but others.
         demand(rights, LIST, CLUSTER)
         if call.home in ("", self._home):
             return await self.figures.read(call.call, call.since)

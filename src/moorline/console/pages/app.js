@@ -159,7 +159,7 @@ async function draw() {
 function scope(view, rest) {
   const of = typeof view.of === "function" ? view.of(rest) : view.of;
   if (!of) return null;
-  return h("p", { class: "scope" }, of === "node" ? `Of the node ${link.welcome?.node ?? ""} alone` : of === "cluster" ? "Of the whole cluster" : of);
+  return h("p", { class: "scope" }, of === "node" ? `Of this node alone: ${link.welcome?.node ?? ""}` : of === "cluster" ? "Of the whole cluster" : of);
 }
 
 addEventListener("hashchange", () => {
