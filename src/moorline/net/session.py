@@ -205,8 +205,11 @@ class Session(Connection):
         super().connection_lost(exc)
 
     def received(self, messages: list[Message]) -> None:
-        self._work = self._steps(messages)
-        self._work_on()
+        if len(messages) == 1 and isinstance(messages[0], Call):
+            self._handle_single(messages[0])
+        else:
+            self._work = self._steps(messages)
+            self._work_on()
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -308,6 +311,25 @@ class Session(Connection):
         if not self._is_behind:
             self.fall_behind()
 
+    def _handle_single(self, call: Call) -> None:
+        """A frame of one call, as whoever waits for each answer sends it: in one step, if that is enough."""
+        kind = type(call)
+        handler = self._handlers.get(kind, _unsupported)
+        self._in_flight += 1
+        self._is_working = True
+        try:
+            answers = handler(self, [call])
+            if isinstance(answers, (list, tuple)):
+                self._in_flight -= len(answers)
+                self._send_answers(answers)
+                self._work = iter((None,))
+            else:
+                self._work = self._answer_by_step(kind, [call], answers)
+        except Exception as error:
+            self._mistaken(kind, [call], error)
+            self._work = iter((None,))
+        self._work_on()
+
     def _steps(self, messages: list[Message]) -> Iterator[None]:
         """Handles a frame; at each yield all is sent that is known, and the next step may wait."""
         for kind, run in groupby(messages, type):
@@ -325,19 +347,24 @@ class Session(Connection):
             self._give_up(calls)
             yield
             return
+        if handler is None and not issubclass(kind, Call):
+            return
         try:
-            if handler is not None:
-                answers = handler(self, calls)
-            elif issubclass(kind, Call):
-                text = f"this node has no role that answers {kind.__name__}"
-                answers = [Failed(call.call, "UNSUPPORTED", text) for call in calls]
-            else:
-                return
+            answers = (handler or _unsupported)(self, calls)
             if isinstance(answers, (list, tuple)):
                 self._in_flight -= len(answers)
                 self._send_answers(answers)
                 yield
                 return
+        except Exception as error:
+            self._mistaken(kind, calls, error)
+        else:
+            yield from self._answer_by_step(kind, calls, answers)
+
+    def _answer_by_step(
+        self, kind: type[Message], calls: list[Any], answers: Iterable[Answer]
+    ) -> Iterator[None]:
+        try:
             for answer in answers:
                 self._in_flight -= 1
                 self._send_answers((answer,))
@@ -345,13 +372,16 @@ class Session(Connection):
                 if not self.is_open:
                     return
         except Exception as error:
-            log.exception("a handler failed", extra={"call": kind.__name__})
-            if len(calls) == 1 and issubclass(kind, Call):
-                self._in_flight -= 1
-                self.send(mistaken(calls[0], error))
-                return
-            # Which of them were done is unknown, and some may be answered by a commit yet.
-            self.close("INTERNAL", "a mistake in the node; its log says more")
+            self._mistaken(kind, calls, error)
+
+    def _mistaken(self, kind: type[Message], calls: list[Any], error: Exception) -> None:
+        log.error("a handler failed", exc_info=error, extra={"call": kind.__name__})
+        if len(calls) == 1 and issubclass(kind, Call):
+            self._in_flight -= 1
+            self.send(mistaken(calls[0], error))
+            return
+        # Which of them were done is unknown, and some may be answered by a commit yet.
+        self.close("INTERNAL", "a mistake in the node; its log says more")
 
     def _give_up(self, messages: list[CallsGivenUp]) -> None:
         for said in messages:
@@ -368,6 +398,11 @@ class Session(Connection):
         self.send_all(answers)
         if len(self._pending) >= ANSWERS_PER_WRITE:
             self._flush()
+
+
+def _unsupported(session: Session, calls: list[Any]) -> Iterable[Answer]:  # noqa: ARG001 - a handler
+    text = f"this node has no role that answers {type(calls[0]).__name__}"
+    return [Failed(call.call, "UNSUPPORTED", text) for call in calls]
 
 
 def _portions(kind: type[Message], calls: list[Any]) -> Iterator[list[Any]]:

@@ -325,7 +325,7 @@ class Store:
     @property
     def batch_bytes(self) -> int:
         """What waits for the next commit."""
-        return self.batch.size
+        return self.batch.size if self.batch.count else 0
 
     def is_quick(self, batch: Batch) -> bool:  # noqa: ARG002
         """Whether to write it is less work than to hand it to a thread."""
