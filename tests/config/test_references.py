@@ -1,6 +1,9 @@
 """The pages of docs/reference/ have all that the code has: one command writes them anew."""
 
+import ast
+import re
 import urllib.request
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ from moorline.cli import reference
 from moorline.cli.every_command import commands
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
+EXIT_CODES = REFERENCE.parent / "exit-codes.md"
 ANEW = "write it anew: .venv/bin/python -m moorline.cli.reference docs/reference"
 
 
@@ -70,3 +74,55 @@ def test_the_reason_below_several_limits_is_that_of_all() -> None:
         "FRAME_BYTES_MAX": ("Some", ""),
         "HELLO_TIMEOUT_MS": ("Some", "Other."),
     }
+
+
+def metrics_in_code() -> dict[str, Path]:
+    """Every name that is given to `Metrics` where it stands in the code, whatever a node is set to."""
+    found: dict[str, Path] = {}
+    for file in Path(limits.__file__).parents[1].rglob("*.py"):
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in WATCHING:
+                found.update((name, file) for name in _texts(node.args[:1]))
+            takes = isinstance(node, ast.FunctionDef) and any(
+                getattr(one.annotation, "id", "") == "Metrics" for one in node.args.args
+            )
+            if takes:
+                for one in ast.walk(node):
+                    if isinstance(one, ast.Dict):
+                        found.update((name, file) for name in _texts(one.keys))
+    return found
+
+
+WATCHING = {"watch", "add_up", "latency"}
+
+
+def _texts(nodes: Iterable[ast.expr | None]) -> Iterator[str]:
+    for node in nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def test_no_metric_is_missing_that_only_some_settings_show() -> None:
+    found = metrics_in_code()
+    assert len(found) > 90
+    listed = page("metrics.md")
+    assert {name: file for name, file in found.items() if f"`moorline_{name}`" not in listed} == {}
+    for one in reference.of_publishers():
+        assert f"| `{one.name}` |" in listed
+
+
+def test_a_command_ends_with_no_number_that_has_no_row() -> None:
+    """Those of errors are compared in tests/test_errors.py; these stand in the code as numbers."""
+    known = {0, *map(int, re.findall(r"^\| (\d+) \|", EXIT_CODES.read_text(), re.MULTILINE))}
+    written = {
+        one.value
+        for file in Path(limits.__file__).parents[1].rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+        and getattr(node.func, "attr", getattr(node.func, "id", "")) in {"Exit", "exit", "_exit"}
+        for one in node.args
+        if isinstance(one, ast.Constant) and isinstance(one.value, int)
+    }
+    assert written, "the search finds nothing"
+    assert written <= known

@@ -255,8 +255,30 @@ def metrics_page(shown: Iterable[Metric]) -> str:
         "| metric | type | what it is |",
         "|---|---|---|",
     ]
-    lines += [f"| `{one.name}` | {one.kind} | {_cell(one.help_text)} |" for one in shown]
+    lines += map(_metric_row, shown)
+    lines += [
+        "",
+        "## Of a publisher of values",
+        "",
+        "A program that publishes values can show these beside its own figures "
+        "(`moorline.client.values.figures`).",
+        "",
+        "| metric | type | what it is |",
+        "|---|---|---|",
+    ]
+    lines += map(_metric_row, of_publishers())
     return "\n".join(lines) + "\n"
+
+
+def _metric_row(one: Metric) -> str:
+    return f"| `{one.name}` | {one.kind} | {_cell(one.help_text)} |"
+
+
+def of_publishers() -> Iterator[Metric]:
+    from moorline.client.values.figures import FIGURES
+
+    for name, (help_text, _) in FIGURES.items():
+        yield Metric(f"moorline_{name}", "gauge", help_text)
 
 
 async def _metrics_of_a_node(folder: Path) -> str:
