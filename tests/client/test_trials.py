@@ -54,6 +54,11 @@ class Program:
     @property
     def got(self) -> list[str]:
         assert self.process.poll() is None, f"{self.name} ended:\n{self._errors.read_text()}"
+        return self.said
+
+    @property
+    def said(self) -> list[str]:
+        """What it printed, whether it still runs or not."""
         # The last line may be half written.
         return self._out.read_text().rpartition("\n")[0].split()
 

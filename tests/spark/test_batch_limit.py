@@ -66,6 +66,7 @@ def test_others_messages_take_none_of_the_limit() -> None:
 def test_a_shard_of_which_nothing_is_told_counts_every_message() -> None:
     count = counting({"n/0": [5]}, 60, unknown="n/0")
     assert limited_by_matches({"n/0": 3}, {"n/0": 60}, 10, count) == {"n/0": 13}
+    assert limited_by_matches({"n/0": 3}, {"n/0": 60}, 10, counting({"n/0": []}, 0)) == {"n/0": 13}
 
 
 def test_enough_is_of_what_matches() -> None:

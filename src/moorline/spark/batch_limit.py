@@ -51,7 +51,10 @@ def _asked(since: Offsets, end: Offsets, count_max: Offsets, count: Count) -> di
     told = count(since, {shard: count_max[shard] for shard in since})
     found: dict[str, Counted] = {}
     for shard, at in since.items():
-        upto, matches = told.get(shard) or every(at, end[shard], count_max[shard])
+        one = told.get(shard)
+        if one is None or one.upto <= at:
+            one = every(at, end[shard], count_max[shard])
+        upto, matches = one
         # The shard may have grown since, beyond what this batch may have.
         upto = min(upto, end[shard])
         found[shard] = Counted(upto, min(matches, upto - at))

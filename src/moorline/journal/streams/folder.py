@@ -9,6 +9,7 @@ import contextlib
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ from moorline.journal.overlay import OverlayDisk
 from moorline.journal.read_only_disk import ReadOnlyDisk, ReadOnlyFile
 from moorline.journal.streams.generation import INDEX, SEAL, SEGMENT, Generation
 from moorline.journal.streams.layout import folder_of, path_of
-from moorline.journal.streams.match_count import count_in_file, counted
+from moorline.journal.streams.match_count import count_in_blocks, count_in_file, counted
 from moorline.journal.streams.patched_disk import PatchedDisk
 from moorline.journal.streams.seal import Summary, read_summary
 from moorline.journal.streams.segment import (
@@ -36,7 +37,7 @@ from moorline.journal.streams.segment import (
 from moorline.journal.streams.segment_file import DiskSegment
 from moorline.journal.streams.segment_index import ENTRY_BYTES
 from moorline.journal.streams.source import Counted, DescribedShards, ShardBounds
-from moorline.limits import COUNTED_STREAMS_MAX
+from moorline.limits import COUNTED_STREAMS_MAX, STREAM_READ_BYTES_MAX
 
 log = logging.getLogger("moorline.spark")  # as users filter it
 
@@ -282,14 +283,16 @@ class FolderStreams:
     def count_matching(
         self, since: Mapping[Shard, int], filters: Sequence[str], count_max: Mapping[Shard, int]
     ) -> dict[Shard, Counted]:
-        def part(extent: Extent, at: int, left: int) -> Counted | None:
+        def part(extent: Extent, at: int, left: int) -> Counted:
+            listed = None
             segment = self.segment(extent.stream) if extent.sealed else None
-            if segment is None:
-                return None
-            try:
-                return count_in_file(segment, segment.topics_at, filters, at, left)
-            finally:
-                segment.close()
+            if segment is not None:
+                try:
+                    listed = count_in_file(segment, segment.topics_at, filters, at, left)
+                finally:
+                    segment.close()
+            read = partial(self.read, extent.stream, bytes_max=STREAM_READ_BYTES_MAX)
+            return listed or count_in_blocks(read, filters, at, extent.end, left)
 
         streams_max = max(1, COUNTED_STREAMS_MAX // max(1, len(since)))
         shard_extents = self.described(since).shard_extents

@@ -1,11 +1,9 @@
 """Room: journal/streams. How far so many messages go that a filter may take: for whoever limits a read.
 
     of a sealed stream     its lists say which messages may match (core/frames/topic_lists.py)
-    of what is in memory   its blocks know their topics
-    of all else            any message may match, until it is read
+    of one without lists   its blocks know their topics; those that are not in memory are read, some of them
 
-Nothing is read of the messages themselves. A count may be too high, and then a reader gets less at once than
-it asked for; it is never too low.
+A count may be too high, and then a reader gets less at once than it asked for; it is never too low.
 """
 
 import contextlib
@@ -13,15 +11,16 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
+from moorline.core.frames.block import Block
 from moorline.core.frames.byte_columns import Numbers
 from moorline.core.frames.topic_lists import ReadAt, candidates, read_table
-from moorline.core.stream import Extent
+from moorline.core.stream import Extent, Gap
 from moorline.core.topic import Matcher
 from moorline.journal.streams.source import Counted, SegmentFile
-from moorline.journal.streams.tail import Tail
+from moorline.limits import COUNTED_BYTES_MAX
 
-CountPart = Callable[[Extent, int, int], Counted | None]
-"""Of a stream, from an offset on, at most so many; None where nothing is known of its messages."""
+CountPart = Callable[[Extent, int, int], Counted]
+"""Of a stream, from an offset on, at most so many."""
 
 
 def counted(extents: Iterable[Extent], offset: int, count_max: int, part: CountPart) -> Counted:
@@ -33,7 +32,7 @@ def counted(extents: Iterable[Extent], offset: int, count_max: int, part: CountP
     for extent in extents:
         at = max(at, extent.first)
         left = count_max - count
-        found = part(extent, at, left) or every(at, extent.end, left)
+        found = part(extent, at, left)
         at, count = found.upto, count + found.matches
         if at < extent.end:
             break
@@ -63,23 +62,29 @@ def count_in_file(
     return None
 
 
-def count_in_memory(
-    tail: Tail, filters: Sequence[str], offset: int, end: int, count_max: int
+def count_in_blocks(
+    read: Callable[[int], Block | Gap | None],
+    filters: Sequence[str],
+    offset: int,
+    end: int,
+    count_max: int,
 ) -> Counted:
-    """The same of what is in memory; what is older may match."""
+    """Of a stream that is read for it, block by block from an offset on, within `COUNTED_BYTES_MAX`."""
     matchers = [Matcher(text) for text in filters]
-    at, count = offset, 0
-    while at < end:
-        block = tail.find(at)
+    at, count, size = offset, 0, 0
+    while at < end and size < COUNTED_BYTES_MAX:
+        block = read(at)
         if block is None:
-            upto = min(end, tail.first) if tail.first > at else end
-            found = every(at, upto, count_max - count)
-        else:
-            is_wanted = [any(matches(name) for matches in matchers) for name in block.names]
-            upto = min(block.upto, end)
-            topics = block.topics[at - block.first : upto - block.first]
-            wanted = np.flatnonzero(np.array(is_wanted, np.bool_)[topics]) + at
-            found = _first_of(wanted, upto, count_max - count)
+            break
+        upto = min(block.upto, end)
+        if isinstance(block, Gap):
+            at = upto  # there is nothing to be had
+            continue
+        size += len(block.data)
+        is_wanted = [any(matches(name) for matches in matchers) for name in block.names]
+        topics = block.topics[at - block.first : upto - block.first]
+        wanted = np.flatnonzero(np.array(is_wanted, np.bool_)[topics]) + at
+        found = _first_of(wanted, upto, count_max - count)
         at, count = found.upto, count + found.matches
         if at < upto:
             break

@@ -44,14 +44,6 @@ class Tail:
             del self._firsts[:gone]
             del self._blocks[:gone]
 
-    @property
-    def first(self) -> int:
-        """The oldest message that is here; 0 if nothing is."""
-        try:
-            return self._firsts[0]
-        except IndexError:
-            return 0
-
     def find(self, offset: int) -> Block | None:
         """The block that has that message, if it is still here."""
         number = bisect_right(self._firsts, offset) - 1

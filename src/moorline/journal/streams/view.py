@@ -6,6 +6,7 @@ The loop asks; what reads the disk says so, and is for a thread.
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 
 from moorline.core.frames.block import Block
 from moorline.core.frames.picked import Picked
@@ -14,7 +15,7 @@ from moorline.core.stream import Extent, Gap, Stream
 from moorline.journal.disk import Disk
 from moorline.journal.streams.deleted import DeletedTopics
 from moorline.journal.streams.generation import SEAL, Generation
-from moorline.journal.streams.match_count import count_in_file, count_in_memory, counted
+from moorline.journal.streams.match_count import count_in_blocks, count_in_file, counted
 from moorline.journal.streams.seal import Seal, read_seal
 from moorline.journal.streams.segment import SegmentGap
 from moorline.journal.streams.segment_file import DiskSegment
@@ -22,6 +23,7 @@ from moorline.journal.streams.shard import ShardLog
 from moorline.journal.streams.source import Counted
 from moorline.journal.streams.tail import ReadNow
 from moorline.journal.streams.topic_picks import KnownCandidates, Wish, pick
+from moorline.limits import STREAM_READ_BYTES_MAX
 
 
 class StreamView:
@@ -236,17 +238,20 @@ class StreamView:
         """How far so many messages go in these streams of a shard that a filter may take. Reads the disk."""
         log = self._shards[shard]
 
-        def part(extent: Extent, at: int, left: int) -> Counted | None:
-            found = log.find(extent.stream.generation)
-            if found is None:
-                return None  # retention was faster
-            if found.summary is None:
-                return count_in_memory(log.tail, filters, at, extent.end, left)
-            segment = DiskSegment(self._disk, found.path, found.head, found.end, found.size_bytes)
-            try:
-                return count_in_file(segment, segment.topics_at, filters, at, left)
-            finally:
-                segment.close()
+        def part(extent: Extent, at: int, left: int) -> Counted:
+            number = extent.stream.generation
+            found = log.find(number)
+            listed = None
+            if found is not None and found.summary is not None:
+                segment = DiskSegment(
+                    self._disk, found.path, found.head, found.end, found.size_bytes
+                )
+                try:
+                    listed = count_in_file(segment, segment.topics_at, filters, at, left)
+                finally:
+                    segment.close()
+            read = partial(log.read, number, bytes_max=STREAM_READ_BYTES_MAX)
+            return listed or count_in_blocks(read, filters, at, extent.end, left)
 
         return counted(extents, offset, count_max, part)
 
