@@ -121,6 +121,21 @@ async def test_what_is_asked_for_behind_a_move_does_not_hide_that_it_was_done(ds
         assert not await one.moves.is_over(one.move, B)
 
 
+async def test_no_home_is_on_its_way_to_a_node_that_serves_elsewhere_by_then(dsn: str) -> None:
+    """Two nodes that change places: the second move had no end, and its node waited for it."""
+    async with Catalog.open(dsn) as catalog:
+        one = await asked(catalog)
+        for home, to, why in (
+            ("b", "a", "gives its own"),
+            ("c", "a", "gives its own"),
+            ("b", "c", "on its way"),
+        ):
+            with pytest.raises(CannotMove, match=why):
+                await one.moves.ask(home, to, secrets.token_bytes(HOME_MOVE_ID_BYTES))
+        assert await one.moves.ask("c", "b", secrets.token_bytes(HOME_MOVE_ID_BYTES)) == "b"
+        assert await one.moves.ask("a", "b", secrets.token_bytes(HOME_MOVE_ID_BYTES)) == "b"
+
+
 async def test_only_what_was_given_up_is_over(dsn: str) -> None:
     async with Catalog.open(dsn) as catalog:
         one = await asked(catalog)

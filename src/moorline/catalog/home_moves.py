@@ -107,7 +107,7 @@ class HomeMoves:
     async def ask(self, home: str, to: str, move: bytes) -> str:
         """The home is to go to that node; the name of the node. `move` is drawn by the caller."""
         row = await self._by_name(home)
-        target = await self._catalog.fetchrow(TARGET, to, NODE_GONE_MS)
+        target = await self._catalog.fetchrow(TARGET, to, NODE_GONE_MS, row["node"])
         if target is None:
             raise NotFound(f"there is no node {to!r}: `moor node list` shows them")
         if target["id"] == row["node"]:
@@ -115,6 +115,16 @@ class HomeMoves:
         if not target["is_alive"] or "broker" not in target["roles"]:
             raise CannotMove(
                 f"the node {target['name']!r} cannot take a home: it must run, with the role broker"
+            )
+        if target["is_leaving"]:
+            raise CannotMove(
+                f"the node {target['name']!r} gives its own home away, and is another node behind that: "
+                "wait for the end of that move (moor home list)"
+            )
+        if target["is_source_wanted"]:
+            raise CannotMove(
+                f"another home is on its way to the node of {home!r}: wait for the end of that move "
+                "(moor home list)"
             )
         await self._catalog.fetchval(ASK, row["number"], move, target["id"])
         under_way = await self.of_home(row["number"])

@@ -61,7 +61,7 @@ from moorline.limits import (
 )
 from moorline.net.caller import Caller, Make
 from moorline.net.clock import boot_ms, monotonic_ms
-from moorline.node.folder import HOME_FILES, HOME_FOLDERS, home_moves, locked
+from moorline.node.folder import HOME_FILES, HOME_FOLDERS, home_moves, locked, no_room
 from moorline.node.set_aside import forget_leaving, note_leaving
 from moorline.wire.bounds import cut
 from moorline.wire.home_move import BeginCopy, CopyTold, Piece, PutPieces, SettleCopy, TakeHome
@@ -161,7 +161,7 @@ class Mover:
         except Exception as error:
             if isinstance(effect, LetGo):
                 raise  # nobody serves here: the process ends, and its next start goes on
-            text = str(error) or "no answer in time"
+            text = self._words_of(error)
             if not isinstance(error, MoorlineError | OSError | TimeoutError | sqlite3.Error):
                 # A mistake of ours, or damage that nobody thought of: the home is served all the same, and
                 # the process, with the homes of others in it, does not end at each of its starts for it.
@@ -177,6 +177,11 @@ class Mover:
         if not isinstance(effect, Pause):
             self._problem = ""
         return event
+
+    def _words_of(self, error: Exception) -> str:
+        if isinstance(error, sqlite3.Error) and error.sqlite_errorcode == sqlite3.SQLITE_FULL:
+            return str(no_room(self._folder))
+        return str(error) or "no answer in time"
 
     async def _end(self) -> None:
         self._hang_up()
