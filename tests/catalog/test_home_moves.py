@@ -1,12 +1,16 @@
 """Moves of homes in a real Postgres: who is given a home, behind what; what a folder of before may do."""
 
 import secrets
+from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import pytest
+from tests.catalog.databases import empty_database
 from tests.catalog.nodes import LEASE_MS, pretend
 
-from moorline.catalog import Catalog
+from moorline.catalog import Catalog, EmbeddedPostgres
+from moorline.catalog.copying import CatalogCut, digest_of, load
 from moorline.catalog.home_moves import HomeMoves
 from moorline.catalog.homes import Homes
 from moorline.catalog.identity import Granted, Identities
@@ -134,6 +138,30 @@ async def test_no_home_is_on_its_way_to_a_node_that_serves_elsewhere_by_then(dsn
                 await one.moves.ask(home, to, secrets.token_bytes(HOME_MOVE_ID_BYTES))
         assert await one.moves.ask("c", "b", secrets.token_bytes(HOME_MOVE_ID_BYTES)) == "b"
         assert await one.moves.ask("a", "b", secrets.token_bytes(HOME_MOVE_ID_BYTES)) == "b"
+
+
+async def test_a_restored_catalog_moves_nothing(
+    dsn: str, postgres: EmbeddedPostgres, tmp_path: Path
+) -> None:
+    """The nodes of then may live, with the catalog of then: they want no files of a restored home."""
+    async with Catalog.open(dsn) as catalog, CatalogCut.connected(dsn) as cut:
+        one = await asked(catalog)
+        await cut.begin()
+        facts, tables = await cut.facts(), []
+        for table in facts.tables:
+            with (tmp_path / f"{table.name}.copy").open("wb") as out:
+                await cut.write(table, out)
+            rows = str(digest_of(tmp_path / f"{table.name}.copy"))
+            tables.append(msgspec.structs.replace(table, digest=rows))
+    facts = msgspec.structs.replace(facts, tables=tables)
+    fresh = await empty_database(postgres)
+    await load(fresh, facts, tmp_path, since_s=1)
+    async with Catalog.open(fresh) as restored:
+        moves = HomeMoves(restored)
+        assert await moves.of_node(A) == []
+        row = await moves.of_home(one.number)
+        assert row is not None
+        assert (row.id, row.state) == (one.move, "cancelled")
 
 
 async def test_only_what_was_given_up_is_over(dsn: str) -> None:

@@ -15,7 +15,7 @@ from tests.catalog.databases import empty_database
 from tests.process.nodes import MOOR, NodeProcess, clean_environment, eventually, run_moor
 
 import moorline
-from moorline.catalog import EmbeddedPostgres
+from moorline.catalog import Catalog, EmbeddedPostgres
 from moorline.client.moor import Moor
 from moorline.errors import BackupRefused, MoorlineError
 from moorline.net.clock import wall_us
@@ -347,6 +347,18 @@ async def test_a_given_catalog_is_whole_or_not_there(
     assert not fresh.exists()
     await restored(folder, fresh, given, "--keep-catalog")
     await serves(fresh, queue, given)
+    # The home has moved since, and where it went is no more: only its backup is left of it.
+    async with Catalog.open(dsn) as catalog:
+        await catalog.execute("update moorline.home set moves = moves + 2")
+        await catalog.execute("update moorline.node set lease_until = now() + interval '1 hour'")
+        held = run_moor(
+            "restore", str(folder), f"--data={tmp_path / 'held'}", given, "--keep-catalog"
+        )
+        assert (held.returncode, "has moved since" in held.stderr) == (20, True), held.stderr
+        await catalog.execute("update moorline.node set lease_until = null")
+    moved = tmp_path / "moved"
+    await restored(folder, moved, given, "--keep-catalog")
+    await serves(moved, queue, given)
 
 
 async def test_epochs_and_numbers_go_on_far_behind(

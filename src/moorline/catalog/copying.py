@@ -15,7 +15,7 @@ import contextlib
 from collections.abc import AsyncIterator, Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
-from typing import IO, Self
+from typing import IO, NamedTuple, Self
 
 import asyncpg
 import msgspec
@@ -39,6 +39,8 @@ SEQUENCES = statement("copy_sequences")
 OTHERS = statement("copy_others")
 SEQUENCE_SET = statement("copy_sequence_set")
 FORGET_HOLDERS = statement("copy_forget_holders")
+END_MOVES = statement("copy_end_moves")
+HOME_RESTORED = statement("home_restored")
 
 MIGRATION = "migration"
 
@@ -154,6 +156,21 @@ async def check_empty(dsn: str) -> None:
         await _check_empty(connection)
 
 
+class HomeThere(NamedTuple):
+    """A home, as a catalog that lives knows it."""
+
+    moves: int
+    node: str
+    is_held: bool
+
+
+async def home_there(dsn: str, number: bytes) -> HomeThere | None:
+    """None if that catalog does not know it."""
+    async with _connected(dsn) as connection:
+        row = await connection.fetchrow(HOME_RESTORED, number)
+    return None if row is None else HomeThere(**row)
+
+
 async def load(dsn: str, facts: CatalogFacts, folder: Path, since_s: int) -> None:
     """Into a Postgres without a catalog, in one transaction: all of it is there, proven, or nothing.
 
@@ -183,6 +200,7 @@ async def load(dsn: str, facts: CatalogFacts, folder: Path, since_s: int) -> Non
             ahead = (1 + since_s) * EPOCHS_PER_S_MAX if row["max_value"] > 2**32 else 1
             await connection.execute(SEQUENCE_SET, row["name"], value + ahead)
         await connection.execute(FORGET_HOLDERS)
+        await connection.execute(END_MOVES)
 
 
 async def _load_table(connection: asyncpg.Connection, table: TableFacts, file: Path) -> None:

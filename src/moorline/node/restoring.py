@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from moorline.catalog.copying import check_empty, load
+from moorline.catalog.copying import check_empty, home_there, load
 from moorline.catalog.datafolder import ENVIRONMENT, binaries
 from moorline.catalog.embedded import EmbeddedPostgres
 from moorline.client.connecting import connect
@@ -59,7 +59,14 @@ from moorline.node.backup_folder import (
 )
 from moorline.node.data_format import NAME as FORMAT
 from moorline.node.data_format import NEWEST, RESTORING, text_of_format
-from moorline.node.folder import IDENTITY, is_held, write_durably
+from moorline.node.folder import (
+    IDENTITY,
+    home_moves,
+    home_number,
+    is_held,
+    note_home_moves,
+    write_durably,
+)
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -92,7 +99,9 @@ async def restore(wanted: Wanted, seen: Seen, at_step: AtStep = lambda _: None) 
     since_s = max(0, wall_us() - facts.time_us) // 1_000_000 + 1
     await asyncio.to_thread(_go_ahead, wanted.data, facts, since_s)
     at_step(Step.AHEAD)
-    if not wanted.keeps_catalog:
+    if wanted.keeps_catalog:
+        await _fit_catalog(wanted, facts)
+    else:
         await _restore_catalog(wanted, facts, since_s)
     at_step(Step.CATALOG)
     await asyncio.to_thread(FileDisk(wanted.data).sync_all)
@@ -187,6 +196,18 @@ def _go_ahead(data: Path, facts: CutFacts, since_s: int) -> None:
                 streams.leap_to(shard, streams.end(shard) + margin)
             streams.leave()
             streams.close()
+
+
+async def _fit_catalog(wanted: Wanted, facts: CutFacts) -> None:
+    """A home that has moved since the cut comes back all the same, if where it went is no more: its folder is
+    one of the moves that the catalog knows of. Whoever serves it there keeps it."""
+    number = home_number(wanted.data)
+    there = await home_there(wanted.dsn, number) if number else None
+    if there is None or there.moves <= home_moves(wanted.data):
+        return
+    if there.is_held and not wanted.is_trial:
+        raise _alive(facts, f"has moved since, and is served as {there.node!r}")
+    note_home_moves(wanted.data, there.moves)
 
 
 async def _restore_catalog(wanted: Wanted, facts: CutFacts, since_s: int) -> None:
