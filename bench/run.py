@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[1]
 DOCUMENT = ROOT / "docs/performance.md"
 BENCHMARKS = (
     "wire",
+    "calls",
     "queues",
     "checkpoints",
     "log_syncs",
