@@ -90,8 +90,13 @@ class WarmProcess:
     """A process that runs on, as far as `subprocess.Popen` of its parent would show it."""
 
     def __init__(
-        self, arguments: Sequence[str], environment: Mapping[str, str], errors: BinaryIO
+        self,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        errors: BinaryIO,
+        prepared_by: Sequence[str] = (),
     ) -> None:
+        """`prepared_by` is a module and words for its `prepare`, which the process calls before all else."""
         self.args = ["moor", *arguments]
         self.returncode: int | None = None
         stdout_end, given_out = os.pipe()
@@ -100,6 +105,7 @@ class WarmProcess:
             "arguments": list(arguments),
             "environment": dict(environment),
             "cwd": str(Path.cwd()),
+            "prepared_by": list(prepared_by),
         }
         with open(os.devnull, "rb") as nothing:
             given = [nothing.fileno(), given_out, errors.fileno(), given_status]
@@ -230,6 +236,9 @@ def _become(request: dict[str, Any], stdin: int, stdout: int, stderr: int, statu
     os.environ.update(request["environment"])
     os.chdir(request["cwd"])
     sys.argv = ["moor", *request["arguments"]]
+    if request.get("prepared_by"):
+        module, *words = request["prepared_by"]
+        importlib.import_module(module).prepare(*words)
     main()
     raise AssertionError("it exits")
 

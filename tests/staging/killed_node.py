@@ -1,17 +1,13 @@
-"""A node that ends with `kill -9` of itself at a given point of a staged commit; run as a program.
-
-    python -m tests.staging.killed_node POINT serve --data=…
+"""What makes a node end with `kill -9` of itself at a given point of a staged commit, before it starts.
 
 The point is the call of a method, `before:` or `after:` it, the nth time after the decision.
 """
 
 import os
 import signal
-import sys
 from collections.abc import Callable
 from typing import Any
 
-from moorline.cli.main import main
 from moorline.journal.queues.store import Store
 from moorline.journal.staging.store import StagingStore
 from moorline.journal.streams.store import StreamStore
@@ -91,11 +87,9 @@ def kill_at(when: str, method: str, times: int) -> None:
     setattr(kind, name, written)
 
 
-if __name__ == "__main__":
-    point = sys.argv.pop(1)
+def prepare(point: str) -> None:
     # Small, so that a commit of some hundred rows has many steps.
     vars(shell).update(STAGED_NOTE_BYTES=4_000, STAGED_QUEUE_ROWS_PER_TURN=10)
     if point != "never":
         when, method, times = point.split(":")
         kill_at(when, method, int(times))
-    main()

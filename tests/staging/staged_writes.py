@@ -2,14 +2,13 @@
 
 import asyncio
 import signal
-import subprocess
-import sys
 from collections import defaultdict
 from pathlib import Path
 
 import xxhash
 from tests.process.nodes import NodeProcess, clean_environment
 from tests.process.template import copy_catalog
+from tests.process.warm import SERVE, WarmProcess
 
 from moorline.client.moor import Moor
 from moorline.wire.packed_rows import packed
@@ -134,14 +133,11 @@ class KilledNode(NodeProcess):
         self.data = data
         if not data.exists():
             copy_catalog(data / "catalog")
-        program = [sys.executable, "-m", "tests.staging.killed_node", point, "serve"]
-        self.process = subprocess.Popen(
-            [*program, f"--data={data}", "--listen=tcp://127.0.0.1:0", "--http=off", *flags],
-            stdout=subprocess.PIPE,
-            stderr=(data.parent / f"{data.name}.stderr").open("ab"),
-            env=clean_environment(),
-            cwd=Path(__file__).parents[2],
-        )
+        arguments = [SERVE, f"--data={data}", "--listen=tcp://127.0.0.1:0", "--http=off", *flags]
+        with (data.parent / f"{data.name}.stderr").open("ab") as errors:
+            self.process = WarmProcess(
+                arguments, clean_environment(), errors, ("tests.staging.killed_node", point)
+            )
         self.ready_line = self._wait_ready()
 
 
