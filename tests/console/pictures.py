@@ -17,7 +17,10 @@ import moorline
 from moorline.demo import traffic
 from moorline.demo.stage import Stage
 
-WIDTH = 1_200
+WIDTH = 1_360
+POINTS = 10
+"""Of the charts, which begin when the page is opened."""
+
 VIEWS = {
     "console-overview": ("", "connections"),
     "console-group": (f"groups/one/{quote(traffic.GROUP, safe='')}", "Who reads what"),
@@ -36,6 +39,8 @@ async def take(browser: Chromium, stage: Stage, folder: Path) -> list[Path]:
     for name, (path, seen) in VIEWS.items():
         await screen(tab, WIDTH, "light")
         await view(tab, path, f"document.querySelector('main').textContent.includes({seen!r})")
+        if path == "":
+            await tab.until(f"(document.querySelector('polyline')?.points.length ?? 0) >= {POINTS}")
         if path == "messages":
             await tab.run("document.querySelector('main form').requestSubmit()")
             await tab.until(f"{TEXT}.includes('shown, among')")

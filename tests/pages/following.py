@@ -32,7 +32,7 @@ from tests.process.warm import sockets
 
 ROOT = Path(__file__).parents[2]
 SHIM = Path(__file__).with_name("warm_moor.py")
-COMMAND_S_MAX = 60
+PATIENCE_S = 60
 END = "\x1e"
 """Printed by the shell when a command has ended, with its exit code."""
 
@@ -50,8 +50,16 @@ class GoesOn(NamedTuple):
 
 
 class Reader:
-    def __init__(self, folder: Path, variables: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        variables: Mapping[str, str] | None = None,
+        *,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        """With more variables for its shell; a command may take so long."""
         self.folder = folder
+        self._patience_s = patience_s
         self._base = free_base()
         self._going_on: list[GoesOn] = []
         self._has_background = False
@@ -141,7 +149,7 @@ class Reader:
         in_background = command.text.rstrip().endswith("&")
         self._has_background |= in_background
         fits = is_among if self._has_background else is_printed
-        ends = time.monotonic() + COMMAND_S_MAX
+        ends = time.monotonic() + self._patience_s
         code = self._run(self._typed(command.text))
         printed = self._taken()
         while command.is_repeated and not fits(command.printed, printed):
@@ -168,7 +176,7 @@ class Reader:
         self._wait_for(begun, command.printed)
 
     def _wait_for(self, going_on: GoesOn, printed: list[str]) -> None:
-        ends = time.monotonic() + COMMAND_S_MAX
+        ends = time.monotonic() + self._patience_s
         while not is_among(printed, self._shown(going_on.printed())):
             is_there = Path(f"/proc/{going_on.process}").exists()
             missing = _difference(Command(going_on.text, printed), going_on.printed())
@@ -239,7 +247,7 @@ class Reader:
         assert self._shell.stdin is not None
         self._shell.stdin.write(f"{line}\nprintf '{END}%d{END}' $?\n".encode())
         self._shell.stdin.flush()
-        ends = time.monotonic() + COMMAND_S_MAX
+        ends = time.monotonic() + self._patience_s
         while (found := re.search(f"{END}(\\d+){END}", self._left)) is None:
             assert time.monotonic() < ends, f"{line} goes on and on; it printed {self._left}"
             self._hear(1)

@@ -1,4 +1,4 @@
-"""Every page of docs/how-to is followed word by word; those that start Spark in `test_how_to_spark.py`."""
+"""README and docs/how-to are followed word by word; pages that start Spark in `test_how_to_spark.py`."""
 
 from pathlib import Path
 
@@ -26,6 +26,11 @@ BY_ITSELF = (
 def test_a_page_that_needs_nothing_else(page: str, tmp_path: Path) -> None:
     with Reader(tmp_path / "clone") as reader:
         reader.follow(HOW_TO / f"{page}.md")
+
+
+def test_the_readme(tmp_path: Path) -> None:
+    with Reader(tmp_path / "clone") as reader:
+        reader.follow(ROOT / "README.md")
 
 
 def test_an_upgrade_and_the_way_back(tmp_path: Path) -> None:
