@@ -1,5 +1,6 @@
 """Filters of one client that began at different places."""
 
+from moorline.core.frames.hidden import HIDDEN
 from moorline.core.mqtt.packets import Subscription
 from moorline.core.stream import Shard
 from moorline.mqtt.filters import Filters
@@ -37,6 +38,12 @@ def test_a_filter_is_as_old_as_the_others_once_the_place_has_passed_it() -> None
     found = filters.granted_at("a/b", SHARD, 0)
     assert found is not None
     assert found.qos == 1
+
+
+def test_no_filter_takes_what_is_of_a_deleted_topic() -> None:
+    filters = late("#", "+", "+/#", "$/#", "$")
+    assert filters(HIDDEN) is False
+    assert filters.granted_at(HIDDEN, SHARD, 20) is None
 
 
 def test_a_withheld_filter_lets_nothing_through_at_any_place() -> None:

@@ -11,6 +11,7 @@ import logging
 from moorline.core.delivery.open_feed import OpenFeed
 from moorline.core.frames.block import Block
 from moorline.core.frames.frame import TOMBSTONE, decode_headers, encode_headers, stored_at
+from moorline.core.frames.hidden import HIDDEN
 from moorline.core.stream import Gap
 from moorline.core.topic import DEAD_PREFIX, SharedName, matches
 from moorline.errors import MoorlineError
@@ -41,6 +42,10 @@ async def bury(
         return  # the stream is another's by now, who finds the same
     if isinstance(found, Gap):
         delivery.not_buried(one.feed.number, offset, found.reason)
+        return
+    if found.names[found.topics[0]] == HIDDEN:
+        # Its topic was deleted since: nobody is to read it, under another name neither.
+        delivery.buried(one.feed.number, offset)
         return
     message = stored_at(found.data, 0)
     origin = [
