@@ -106,6 +106,24 @@ async def test_a_queue_is_looked_into_and_blocked_by_clicking(shown: Shown) -> N
         assert (await moor.queue(queue.id).info()).is_blocked
 
 
+async def test_a_question_is_answered_where_nothing_is_painted(shown: Shown) -> None:
+    """A dialog tells of its end with the next frame, and a window behind others may have none for long."""
+    async with moorline.connect(shown.node.address) as moor:
+        queue = await moor.create_queue()
+        profile = await shown.browser.profile()
+        tab = await shown.browser.tab(profile, "about:blank")
+        url = await asyncio.to_thread(shown.url)
+        await tab.say("Page.navigate", url=url)
+        await tab.until("document.querySelector('h1') !== null")
+        await view(tab, f"queues/one/{text_of(queue.id)}", has("What waits"))
+        await shown.browser.tab(profile, "about:blank")
+        await tab.until("document.hidden")
+        await click(tab, "Block")
+        await agree(tab)
+        await tab.until(has("blocked"))
+        assert (await moor.queue(queue.id).info()).is_blocked
+
+
 async def read(moor: moorline.Moor, name: str) -> None:
     async for message in moor.subscribe(name, start="beginning"):
         await message.ack()

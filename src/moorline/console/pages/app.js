@@ -71,11 +71,11 @@ const page = {
   /** Whether the person wants that done; lines are lines. */
   ask(text) {
     document.getElementById("asked-text").textContent = String(text).split("\n").map(shown).join("\n");
-    asked.returnValue = "no";
     asked.showModal();
     return new Promise((resolve) => {
-      // The end of the question before may be heard only now: this one is open then.
-      asked.onclose = () => asked.open || resolve(asked.returnValue === "yes");
+      // Not by its close, which is told with the next frame: a window that is not painted may have none for long.
+      asked.onsubmit = (event) => resolve(event.submitter?.value === "yes");
+      asked.oncancel = () => resolve(false);
     });
   },
   /** A call that changes something: its end is told, and the view is drawn anew. */
@@ -124,7 +124,7 @@ function drawFirst() {
 function drawSoon() {
   if (isBehind) return;
   isBehind = true;
-  if (!isDrawing) requestAnimationFrame(() => isBehind && !isDrawing && draw());
+  if (!isDrawing) setTimeout(() => isBehind && !isDrawing && draw());
 }
 
 /** Draws the view; one drawing at a time, and the newest wins. */
