@@ -32,6 +32,7 @@ BENCHMARKS = (
     "rights",
     "records",
     "reconnect",
+    "console",
 )
 """`bench/NAME.py` each; the other files are what they share."""
 
