@@ -48,7 +48,7 @@ async def opened(report: Report, folder: Path, plan: Plan) -> None:
 
     async def drawn(tab: Tab, view: str, condition: str) -> float:
         """By the clock of the page: to ask it costs no more than a look each 20 ms."""
-        since = await tab.run(f"(location.hash = '#/{view}', performance.now())")
+        since = float(await tab.run(f"(location.hash = '#/{view}', performance.now())"))
         await tab.run(
             "new Promise(done => { const look = () => "
             f"{condition} ? done() : setTimeout(look, 2); look(); }})"

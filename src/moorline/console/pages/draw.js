@@ -198,7 +198,7 @@ export function rate(value) {
 
 export function bytes(value) {
   for (const [unit, size] of [["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]]) {
-    if (value >= size) return `${fine.format(value / size)} ${unit}`;
+    if (value >= size) return `${(value >= 100 * size ? whole : fine).format(value / size)} ${unit}`;
   }
   return `${value} B`;
 }

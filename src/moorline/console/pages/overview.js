@@ -94,7 +94,7 @@ function nodesTable(all, here) {
   return table(
     "Nodes of the cluster",
     [
-      { title: "node", isName: true, value: (one) => h("div", {}, pageOf(one.node, here), h("div", { class: "small" }, `${one.node.version.split("/").at(-1)}: ${one.node.roles.join(", ")}`)) },
+      { title: "node", isName: true, value: (one) => h("div", {}, pageOf(one.node, here), h("div", { class: "small" }, `${one.node.version.split("/").at(-1)}: ${one.node.roles.join(", ")}`), h("div", { class: "small" }, one.node.addresses.join(" "))) },
       { title: "health", value: health },
       { title: "sent to queues", isNumber: true, value: (one) => now(one, 0) },
       { title: "published", isNumber: true, value: (one) => now(one, 2) },
@@ -102,7 +102,6 @@ function nodesTable(all, here) {
       { title: "leads groups", isNumber: true, value: ({ node }) => count(node.groups_led) },
       { title: "up for", isNumber: true, value: (one) => (one.about ? span(one.about.uptime_ms) : "–") },
       { title: "clock ahead", isNumber: true, value: ({ node }) => (node.clock_ahead_ms === null ? "–" : `${node.clock_ahead_ms} ms`) },
-      { title: "addresses", isName: true, value: ({ node }) => node.addresses.join(" ") },
     ],
     all,
   );
