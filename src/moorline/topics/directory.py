@@ -25,6 +25,7 @@ from moorline.limits import (
     STREAMS_PER_PAGE_MAX,
 )
 from moorline.net.caller import Caller
+from moorline.topics.shared_reads import SharedReads
 from moorline.topics.streams import LocalStreams
 from moorline.wire.group import (
     FindOffsets,
@@ -55,6 +56,7 @@ class StreamDirectory:
         self.moved: list[Callable[[ShardExtents], None]] = []
         """Called with the shards of other nodes that have new messages, and the streams that they had."""
         self._links = links
+        self._reads = SharedReads(self._read)
         self._remote: ShardExtents = {}
         self._news: dict[str, News] = {}
         """By node, since the link to it began."""
@@ -90,8 +92,11 @@ class StreamDirectory:
     async def read(self, stream: Stream, offset: int) -> Block | Gap | None:
         """What follows an offset of another node's stream; waits for news, None if there is none.
 
-        Raises `ConnectionLost` while the node is away.
+        Raises `ConnectionLost` while the node is away. Readers at the same place share one question.
         """
+        return await self._reads.read(stream, offset)
+
+    async def _read(self, stream: Stream, offset: int) -> Block | Gap | None:
         answer = await self._links.call(
             stream.home,
             lambda call: ReadStream(
