@@ -16,14 +16,15 @@ from bench.report import Report, tell
 from bench.worker import Worker
 from moorline.catalog import EmbeddedPostgres
 from moorline.client.records.table import RecordTable
+from moorline.limits import RECORD_CLIENT_RETURN_MS
 from moorline.records.registration import Wanted, add
 
 WORKERS = 4
 FAN_ROWS = 200
 BURST = 50
 USERS = 20
-RETURN_S = 1.0
-"""Who is cut returns within this, by chance; clients have five seconds."""
+RETURN_S = RECORD_CLIENT_RETURN_MS / 1_000
+"""Who is cut returns within this, by chance, as our clients do."""
 SOON = moorline.RecordSettings(return_ms=1)
 WAIT_S = 300
 

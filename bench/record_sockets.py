@@ -14,6 +14,9 @@ import struct
 import time
 from typing import cast
 
+from moorline.core.backoff import pause_ms
+from moorline.limits import RECORD_CLIENT_RETURN_MS_MAX
+
 AT_ONCE = 12
 """Handshakes at once: a node has some places for those that are not let in yet."""
 TAIL_BYTES = 4_096
@@ -21,6 +24,8 @@ TAIL_BYTES = 4_096
 END = re.compile(rb'"cursor":"([^"]+)","digest"')
 REFUSED = b'"type":"refused"'
 GOODBYE = b"come back with your cursor"
+PING = b"\x89\x00"
+PONG = b"\x8a\x80" + bytes(4)
 WAIT_S = 170
 
 
@@ -62,6 +67,10 @@ class Socket(asyncio.Protocol):
             self._is_open = True
             self._transport.write(_frame(json.dumps(self._client.subscription()).encode()))
             text = text.partition(b"\r\n\r\n")[2]
+        if PING in data:
+            # Or it would be cut as one that is gone.
+            assert self._transport is not None
+            self._transport.write(PONG)
         if GOODBYE in data:
             # The node waits for the answer to its goodbye.
             assert self._transport is not None
@@ -87,6 +96,7 @@ class SocketClient:
         self._where = where
         self._return_s = return_s
         self._cursor = ""
+        self._tries = 0
         self._coming: asyncio.Task[None] | None = None
 
     def subscription(self) -> list[dict[str, object]]:
@@ -97,13 +107,21 @@ class SocketClient:
         return [{"type": "subscribe", "sync": 1, "tables": [table]}]
 
     async def open(self) -> None:
-        loop = asyncio.get_running_loop()
-        await loop.create_connection(lambda: Socket(self), "127.0.0.1", self.port)
+        await self._connect()
         await self.synced.wait()
+
+    async def _connect(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.create_connection(lambda: Socket(self), "127.0.0.1", self.port)
+        except OSError:
+            # Nothing was made that would be lost.
+            self.lost()
 
     def got(self, text: bytes) -> None:
         for cursor in END.findall(text)[-1:]:
             self._cursor = cursor.decode()
+            self._tries = 0
             self.synced.set()
         if self.word and not self.saw_s and self.word in text:
             self.saw_s = time.monotonic()
@@ -117,8 +135,16 @@ class SocketClient:
         self._coming = asyncio.get_running_loop().create_task(self._come_back())
 
     async def _come_back(self) -> None:
-        await asyncio.sleep(random.random() * self._return_s)
-        await self.open()
+        # As our own clients do: twice as long behind each try that led to nothing.
+        pause = pause_ms(
+            self._tries,
+            random.random(),
+            first_ms=round(self._return_s * 1_000),
+            most_ms=RECORD_CLIENT_RETURN_MS_MAX,
+        )
+        self._tries += 1
+        await asyncio.sleep(pause / 1_000)
+        await self._connect()
 
 
 class Sockets:

@@ -6,6 +6,11 @@ HTTP_CONNECTIONS_MAX = 64
 """Connections to the HTTP port at once that ask and are answered: probes, scrapers and browsers.
 WebSockets and long polls are not among them: they take places of the node's connections."""
 
+HTTP_BACKLOG = 1_024
+"""Connections that the kernel holds before they are looked at: some 0.2 s of looking, for which a probe may
+wait. Who finds no room there is tried again by the kernel, up to a minute later: with 128, of 10,000 pages
+that were cut together 600 were not back after two minutes."""
+
 HTTP_REQUEST_BYTES_MAX = 16 * KIB
 """Largest head of a request: a browser sends the cookies of every program on its machine. When
 more than that waits behind a request that is being answered, nothing is read until it is less."""

@@ -159,6 +159,11 @@ class HttpConnection(asyncio.Protocol):
         elif self._transport is not None:
             self._transport.abort()
 
+    def abandon(self) -> None:
+        """It was cut while it was opened: its transport may be closed by then, and tells nobody."""
+        self.abort()
+        (self.socket or self).connection_lost(None)
+
     def stop(self) -> None:
         """The node stops: a WebSocket hears so, and whoever waits for an answer gets none."""
         if self.socket is not None:

@@ -9,7 +9,7 @@ import ssl
 from moorline.config.addresses import Address
 from moorline.core.descriptors import Descriptors, Use
 from moorline.core.door import Door
-from moorline.limits import GOODBYE_MS_MAX, HTTP_CONNECTIONS_MAX, HTTP_TIMEOUT_MS, KEEPALIVE_MS
+from moorline.limits import GOODBYE_MS_MAX, HTTP_BACKLOG, HTTP_TIMEOUT_MS, KEEPALIVE_MS
 from moorline.net.acceptor import Acceptor, Visit
 from moorline.net.authentication import BY_CERTIFICATE
 from moorline.net.http.connection import HttpConnection
@@ -45,8 +45,7 @@ class HttpServer:
         self._connections: set[HttpConnection] = set()
         self._turns = Turns()
         self.door = Door(descriptors, Use.HTTP)
-        # A short queue: a probe is not to wait behind thousands that say nothing.
-        self._acceptor = Acceptor(self.door, backlog=2 * HTTP_CONNECTIONS_MAX)
+        self._acceptor = Acceptor(self.door, backlog=HTTP_BACKLOG)
 
     @property
     def peers(self) -> set[Peer]:
@@ -87,14 +86,14 @@ class HttpServer:
                 ssl_handshake_timeout=HTTP_TIMEOUT_MS / 1_000 if self._tls else None,
             )
         except ssl.SSLCertVerificationError as error:
-            connection.abort()
+            connection.abandon()
             self._admission.refused(
                 LoginRefused(_address_of(accepted), BY_CERTIFICATE, "", why_refused_here(error))
             )
             raise
         except BaseException:
             # It may have been opened by then, and would never hear that its transport is gone.
-            connection.abort()
+            connection.abandon()
             raise
         visit.cut = connection.abort
         if not connection.gone.done():

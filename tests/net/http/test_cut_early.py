@@ -1,0 +1,45 @@
+"""Connections that are cut in the moment in which they come, as many at once are: nothing of them stays."""
+
+import asyncio
+import contextlib
+import socket
+from typing import Any
+
+import pytest
+from tests.net.http.port import PATIENCE_S, Port, opened, until
+from tests.net.http.test_websocket import UPGRADE
+
+from moorline.net.http import server
+from moorline.net.http.connection import HttpConnection
+
+
+async def test_whoever_is_cut_while_it_is_let_in_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its request is heard by then, and is to be answered in the same turn of the loop."""
+    loop = asyncio.get_running_loop()
+    mistakes: list[Any] = []
+    loop.set_exception_handler(lambda _, context: mistakes.append(context))
+    made: list[HttpConnection] = []
+
+    class CutEarly(HttpConnection):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            super().connection_made(transport)
+            made.append(self)
+            loop.call_soon(lambda: self._visit.cut())
+
+    monkeypatch.setattr(server, "HttpConnection", CutEarly)
+    async with opened(Port()) as port:
+        visits = port.server._acceptor._visits
+        lines = ["GET /socket HTTP/1.1", f"Host: {port.host}", *UPGRADE, "", ""]
+        with socket.create_connection(("127.0.0.1", port.address.port)) as client:
+            client.sendall("\r\n".join(lines).encode())
+            await until(lambda: made and not visits)
+            await until(lambda: made[0].gone.done())
+            # The client is not left to wait for an answer.
+            client.settimeout(PATIENCE_S)
+            with contextlib.suppress(ConnectionResetError):
+                while await asyncio.to_thread(client.recv, 1_000):
+                    pass
+            await until(lambda: not port.server.peers)
+            # Whoever was made for it hears that it is over.
+            assert [len(handler.ends) for handler in port.handlers] == [1] * len(port.handlers)
+            assert mistakes == []
