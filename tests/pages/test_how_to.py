@@ -1,11 +1,11 @@
-"""README and docs/how-to are followed word by word; pages that start Spark in `test_how_to_spark.py`."""
+"""README, docs/how-to and some guides are followed word by word; pages that start Spark in `test_how_to_spark.py`."""
 
 from pathlib import Path
 
 import pytest
 from tests.catalog.databases import empty_database
 from tests.kerberos.realm import SEARCHED, missing
-from tests.pages.following import ROOT, Reader
+from tests.pages.following import ROOT, Reader, needs
 
 from moorline.catalog import EmbeddedPostgres
 
@@ -28,9 +28,17 @@ def test_a_page_that_needs_nothing_else(page: str, tmp_path: Path) -> None:
         reader.follow(HOW_TO / f"{page}.md")
 
 
-def test_the_readme(tmp_path: Path) -> None:
+@pytest.mark.parametrize("page", ["README.md", "docs/values.md", "docs/cluster.md"])
+def test_a_page_that_is_no_how_to(page: str, tmp_path: Path) -> None:
     with Reader(tmp_path / "clone") as reader:
-        reader.follow(ROOT / "README.md")
+        reader.follow(ROOT / page)
+
+
+def test_mqtt(tmp_path: Path) -> None:
+    if gone := needs("mosquitto_pub", "mosquitto_sub"):
+        pytest.skip(f"no {gone} here: tools/setup system installs it")
+    with Reader(tmp_path / "clone") as reader:
+        reader.follow(ROOT / "docs" / "mqtt.md")
 
 
 def test_an_upgrade_and_the_way_back(tmp_path: Path) -> None:
