@@ -1,4 +1,4 @@
-"""README, docs/how-to and some guides are followed word by word; pages that start Spark in `test_how_to_spark.py`."""
+"""README, how-tos and guides are followed word by word; those that start Spark in `test_how_to_spark.py`."""
 
 from pathlib import Path
 
@@ -6,6 +6,7 @@ import pytest
 from tests.catalog.databases import empty_database
 from tests.kerberos.realm import SEARCHED, missing
 from tests.pages.following import ROOT, Reader, needs
+from tests.pages.reading import Command
 
 from moorline.catalog import EmbeddedPostgres
 
@@ -32,6 +33,16 @@ def test_a_page_that_needs_nothing_else(page: str, tmp_path: Path) -> None:
 def test_a_page_that_is_no_how_to(page: str, tmp_path: Path) -> None:
     with Reader(tmp_path / "clone") as reader:
         reader.follow(ROOT / page)
+
+
+@pytest.mark.parametrize("page", ["security.md", "configuration.md"])
+def test_a_page_for_a_node_that_is_there(page: str, tmp_path: Path) -> None:
+    """It calls the program `moor`, as whoever has it in the PATH."""
+    kept = {"MOOR_CONTEXTS": str(tmp_path / "contexts.toml")}
+    with Reader(tmp_path / "clone", kept) as reader:
+        reader.do(Command(".venv/bin/moor serve", [], "ready:"))
+        reader.do(Command("export PATH=$PWD/.venv/bin:$PATH", []))
+        reader.follow(ROOT / "docs" / page)
 
 
 def test_mqtt(tmp_path: Path) -> None:
