@@ -301,7 +301,8 @@ def _offset(port: int) -> int:
 def free_base() -> int:
     """A port from which on those that pages show are free."""
     shown = [_offset(port) for port in (*range(7411, 7425), *range(7510, 7536), 1883, 8883, 8000)]
-    for base in range(20_000 + os.getpid() % 97 * 100, 32_000, 300):
+    # Where neither the kernel gives ports of its own nor tests/process/test_local_cluster.py looks for some.
+    for base in range(27_000 + os.getpid() % 8 * 300, 32_000, 300):
         with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
             for one in shown:
                 stack.enter_context(socket.socket()).bind(("127.0.0.1", base + one))
