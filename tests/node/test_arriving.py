@@ -1,12 +1,14 @@
 """A home that was given to a process: put in its place behind whatever crash, and nothing else removed."""
 
 import secrets
+import shutil
 from pathlib import Path
 
 import msgspec
 import pytest
 from tests.catalog.databases import empty_database
 from tests.catalog.nodes import pretend
+from tests.cluster.running import until
 
 from moorline.catalog import Catalog, EmbeddedPostgres
 from moorline.catalog.home_moves import HomeMoves
@@ -100,3 +102,54 @@ async def test_what_came_of_a_move_that_was_given_up_goes_and_no_other(
         receiving.close()
         await strange.arriving.settle_at_start()
         assert strange.incoming.exists(), "of what a catalog does not know nothing is removed"
+
+
+async def test_a_home_whose_answer_was_lost_is_in_its_place_as_soon_as_there_is_room(
+    postgres: EmbeddedPostgres, tmp_path: Path
+) -> None:
+    """The other node hears of the catalog that the home is gone, and says nothing more."""
+    async with Catalog.open(await empty_database(postgres)) as catalog:
+        one = Given(catalog, tmp_path)
+        await one.come()
+        arrived = list[str]()
+        one.arriving.arrived = arrived.append
+        coming = await one.moves.coming(one.move, B)
+        assert coming is not None
+        await one.arriving._arrival(coming)
+        place, tried = one.arriving._place, list[str]()
+
+        def placing(home: str, moves: int) -> None:
+            tried.append(home)
+            place(home, moves)
+
+        one.arriving._place = placing  # type: ignore[method-assign]
+        # As a full disk: what is to get that name cannot.
+        in_the_way = tmp_path / "homes" / "a"
+        in_the_way.mkdir()
+        (in_the_way / "node.id").write_text("x")
+        await one.take()
+        await until(lambda: len(tried) > 1, what="a second try")
+        assert not arrived
+        shutil.rmtree(in_the_way)
+        await until(lambda: arrived == ["a"], what="the home")
+        assert one.is_placed
+        one.arriving.close()
+
+
+async def test_what_came_of_a_move_goes_when_it_is_given_up(
+    postgres: EmbeddedPostgres, tmp_path: Path
+) -> None:
+    async with Catalog.open(await empty_database(postgres)) as catalog:
+        one = Given(catalog, tmp_path)
+        await one.come()
+        coming = await one.moves.coming(one.move, B)
+        assert coming is not None
+        await one.arriving._arrival(coming)
+        await one.moves.cancel("a")
+        await until(lambda: not one.incoming.exists(), what="room")
+        # Asked for again it begins again, in the same place.
+        await one.moves.ask("a", "b", one.move[::-1])
+        again = await one.moves.coming(one.move[::-1], B)
+        assert again is not None
+        assert (await one.arriving._arrival(again)).receiving.is_new
+        one.arriving.close()

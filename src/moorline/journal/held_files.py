@@ -44,6 +44,8 @@ class HeldFiles:
         self._changing: dict[str, Linked] = {}
         self.files = 0
         self.bytes = 0
+        self.is_given_up = False
+        """Set from another thread: what is under way ends at its next file."""
         folder.mkdir(mode=0o700)
         (folder / LINKS).mkdir(mode=0o700)
         self._list: IO[bytes] = (folder / LIST).open("wb")
@@ -122,6 +124,8 @@ class HeldFiles:
                     yield path, status
 
     def _linked(self, path: str, found: os.stat_result) -> Linked | None:
+        if self.is_given_up:
+            raise BackupRefused("the backup was given up")
         number = self._links
         self._links += 1
         folder = self._folder / LINKS / str(number // HELD_LINKS_PER_FOLDER)

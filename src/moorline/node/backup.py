@@ -17,10 +17,11 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -43,6 +44,8 @@ from moorline.version import SOFTWARE
 from moorline.wire.cluster import BackUpNode, NodeHeld
 
 log = logging.getLogger("moorline.node")
+
+T = TypeVar("T")
 
 FOLDER = "backup"
 CUT_NAME = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{8}")
@@ -183,7 +186,12 @@ class Cut:
         self._files = 0
         self._bytes = 0
         self._stopped_us = 0
+        # Of its own: the moment for which nobody's commits go on must not wait for those who read files.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="moor-backup")
         self.task = asyncio.create_task(self._make())
+
+    async def _run(self, work: Callable[..., T], *given: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *given)
 
     def told(self, call: int) -> NodeHeld:
         return NodeHeld(
@@ -198,7 +206,7 @@ class Cut:
 
     async def _make(self) -> None:
         self.folder.parent.mkdir(mode=0o700, exist_ok=True)
-        held = await asyncio.to_thread(HeldFiles, self._owner.data, self.folder)
+        held = await self._run(HeldFiles, self._owner.data, self.folder)
         # Threads that link and the loop take turns; with Python's own 5 ms the loop would wait long.
         hold_quick_turns()
         try:
@@ -206,11 +214,14 @@ class Cut:
                 time_us = await self._cut(held, catalog)
                 self.phase = "catalog"
                 facts = await self._write_catalog(held, catalog)
-            await asyncio.to_thread(held.finish)
+            await self._run(held.finish)
             self._note(facts, time_us)
         finally:
             release_quick_turns()
-            held.close()
+            held.is_given_up = True
+            # Behind what it does just now: whoever removes the folder finds nobody at work in it.
+            await self._run(held.close)
+            self._thread.shutdown(wait=False)
         self._files, self._bytes = held.files, held.bytes
         self.phase = "ready"
 
@@ -222,12 +233,12 @@ class Cut:
             if self._topics is not None:
                 await stack.enter_async_context(self._topics.streams.files_at_rest)
             # Most files, and none of them changes now: this may take long, and nobody waits for it.
-            await asyncio.to_thread(held.hold_resting, "queues/messages")
-            await asyncio.to_thread(self._hold, held)
+            await self._run(held.hold_resting, "queues/messages")
+            await self._run(self._hold, held)
             began_us = monotonic_us()
             async with self._no_commits():
                 await catalog.begin()
-                await asyncio.to_thread(self._hold, held)
+                await self._run(self._hold, held)
                 self._mark_log(held)
                 time_us = wall_us()
             self._stopped_us = monotonic_us() - began_us
