@@ -13,7 +13,7 @@ from moorline.cli import output
 from moorline.cli.cluster import app
 from moorline.cli.installed import need_server
 from moorline.cli.local_cluster import LocalNode, State, found_in, kept
-from moorline.errors import StartError
+from moorline.errors import MoorlineError, StartError
 from moorline.limits import LOCAL_NODE_READY_MS, LOCAL_NODES_MAX
 
 FOLDER = Path("moorline-cluster")
@@ -116,7 +116,8 @@ async def _up(folder: Path, count: int, port: int, *, as_json: bool) -> None:
                 healing.clear()
                 try:
                     await keeper.heal()
-                except StartError as error:
+                except (MoorlineError, OSError) as error:
+                    # A node that ended in that moment, or did not start: the others go on.
                     output.error(str(error))
 
 

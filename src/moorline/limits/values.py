@@ -93,6 +93,13 @@ answers keeps no other from a login."""
 RESOLVER_DIALS_PER_ADDRESS_MAX = 4
 """Those of one principal to the same address: one that is silent leaves places for its other logins."""
 
+RESOLVER_LOOKUPS_MAX = 2
+"""Names of such addresses that are looked up at once. Each has one of the four threads that a process has for
+that, as long as servers of names are silent: the others are for nodes, issuers and clients."""
+
+RESOLVER_LOOKUPS_PER_PRINCIPAL_MAX = 1
+"""Those of one principal, or of all strangers of one address."""
+
 RESOLVER_DIALS_WAITING_MAX = 1_024
 """Logins whose addresses wait to be dialled; beyond it a login is refused."""
 

@@ -13,7 +13,7 @@ import secrets
 import socket
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
 from moorline.config.addresses import Address, listen_address
@@ -26,6 +26,8 @@ from moorline.limits import (
     RESOLVER_DIALS_PER_PRINCIPAL_MAX,
     RESOLVER_DIALS_WAITING_MAX,
     RESOLVER_DIALS_WAITING_PER_PRINCIPAL_MAX,
+    RESOLVER_LOOKUPS_MAX,
+    RESOLVER_LOOKUPS_PER_PRINCIPAL_MAX,
 )
 from moorline.net.address_dial import answered_proof
 from moorline.net.clock import monotonic_ms
@@ -112,6 +114,40 @@ class Shares:
                 del self._used[whose], self._places[whose]
 
 
+class Lookups:
+    """Names that publishers claim. A lookup has a thread until it is over, and cannot be taken back: whoever
+    gave up waiting leaves its place to it for so long."""
+
+    def __init__(self) -> None:
+        self._places = asyncio.Semaphore(RESOLVER_LOOKUPS_MAX)
+        self._of_principals = Shares(RESOLVER_LOOKUPS_PER_PRINCIPAL_MAX)
+        self._tasks = set[asyncio.Task[list[str]]]()
+
+    async def found(self, address: Address, name: str) -> list[str]:
+        """The addresses that it stands for."""
+        try:
+            return [str(ipaddress.ip_address(address.host))]
+        except ValueError:
+            pass
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._of_principals.place(name))
+            await stack.enter_async_context(self._places)
+            task = asyncio.create_task(_looked_up(address, stack.pop_all()))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return await asyncio.shield(task)
+
+
+async def _looked_up(address: Address, places: AsyncExitStack) -> list[str]:
+    async with places:
+        loop = asyncio.get_running_loop()
+        try:
+            found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError):
+            return []
+    return [str(one[4][0]) for one in found]
+
+
 class Dials:
     """The addresses that are being proven, as many at once as a node has places for.
 
@@ -126,6 +162,7 @@ class Dials:
         self._places = asyncio.Semaphore(RESOLVER_DIALS_MAX)
         self._of_principals = Shares(RESOLVER_DIALS_PER_PRINCIPAL_MAX)
         self._of_addresses = Shares(RESOLVER_DIALS_PER_ADDRESS_MAX)
+        self._lookups = Lookups()
         self._logins = Counter[str]()
         self.waiting = 0
         self.failed = 0
@@ -154,7 +191,7 @@ class Dials:
                 self._places,
             ):
                 began_ms = monotonic_ms()
-                if await self._is_answered_in_time(address, key, is_peer_local):
+                if await self._is_answered_in_time(address, key, name, is_peer_local):
                     return True
                 self.failed += 1
                 ends_ms = began_ms + max(ADDRESS_NOT_PROVEN_MS, self._timeout_ms)
@@ -166,15 +203,19 @@ class Dials:
             if not self._logins[name]:
                 del self._logins[name]
 
-    async def _is_answered_in_time(self, address: Address, key: bytes, is_peer_local: bool) -> bool:
+    async def _is_answered_in_time(
+        self, address: Address, key: bytes, name: str, is_peer_local: bool
+    ) -> bool:
         try:
             async with asyncio.timeout(self._timeout_ms / 1_000):
-                return await self._is_answered(address, key, is_peer_local)
+                return await self._is_answered(address, key, name, is_peer_local)
         except TimeoutError:
             return False
 
-    async def _is_answered(self, address: Address, key: bytes, is_peer_local: bool) -> bool:
-        host = await self._looked_up(address, is_peer_local)
+    async def _is_answered(
+        self, address: Address, key: bytes, name: str, is_peer_local: bool
+    ) -> bool:
+        host = await self._host_of(address, name, is_peer_local)
         if not host:
             return False
         question = AddressQuestion.of(self._resolver, key, secrets.token_bytes(NONCE_BYTES))
@@ -182,14 +223,9 @@ class Dials:
         given = await answered_proof(address, host, bytes(question), self._timeout_ms)
         return hmac.compare_digest(wanted, given)
 
-    async def _looked_up(self, address: Address, is_peer_local: bool) -> str:
+    async def _host_of(self, address: Address, name: str, is_peer_local: bool) -> str:
         """The address that a name stands for; empty if there is none, or one that nobody may claim."""
-        loop = asyncio.get_running_loop()
-        try:
-            found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
-        except OSError:
-            return ""
-        hosts = [str(one[4][0]) for one in found]
+        hosts = await self._lookups.found(address, name)
         for host in hosts:
             if not is_allowed(ipaddress.ip_address(host), is_peer_local=is_peer_local):
                 return ""
