@@ -1,6 +1,7 @@
 """The nodes of one process: what SIGHUP has changed counts for all of them, also when one is opened again."""
 
 import contextlib
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from tests.cluster.running import until
 
 from moorline.catalog import EmbeddedPostgres
 from moorline.config.settings import Config
-from moorline.errors import MoorlineError
+from moorline.errors import DiskFull, MoorlineError
 from moorline.node.hosting import HostedNode, Hosting
 from moorline.node.node import Node
 
@@ -92,4 +93,21 @@ async def test_what_a_reload_took_counts_for_a_node_that_is_opened_again(
         assert one.node.addresses == addresses
     finally:
         await one.close()
+    assert not failed
+
+
+async def test_a_folder_that_a_home_has_left_may_be_full(
+    postgres: EmbeddedPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A home goes where room is short: the node that stays sends on who comes, and has its guests."""
+    usage = shutil.disk_usage(tmp_path)._replace(free=0)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    settings = config(tmp_path, await empty_database(postgres), "a")
+    failed = list[MoorlineError]()
+    one = HostedNode(settings, Node, failed.append, tmp_path)
+    with pytest.raises(DiskFull):
+        await one.open()
+    (tmp_path / "moved").mkdir()
+    await one.open()
+    await one.close()
     assert not failed

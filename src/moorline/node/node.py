@@ -51,6 +51,7 @@ from moorline.node.folder import (
     locked,
     note_format,
 )
+from moorline.node.guests import ASIDE
 from moorline.node.health import PAGES, Problems, Severity
 from moorline.node.health import watch as watch_problems
 from moorline.node.home_calls import HomeCalls
@@ -179,7 +180,8 @@ class Node:
         found = stack.enter_context(locked(Path(self.config.data)))
         folder = found.path
         is_first = is_new(folder)
-        if is_first:
+        # One that a home has left may be full for that reason: an empty node stays, with its guests.
+        if is_first and not (folder / ASIDE).is_dir():
             check_room(folder)
         note_format(folder)
         await asyncio.to_thread(remove_leftovers, folder)
