@@ -42,7 +42,7 @@ FORGET_HOLDERS = statement("copy_forget_holders")
 END_MOVES = statement("copy_end_moves")
 HOME_RESTORED = statement("home_restored")
 
-MIGRATION = "migration"
+MIGRATION, MOVES = "migration", "home_move"
 
 
 class TableFacts(msgspec.Struct, frozen=True):
@@ -200,7 +200,9 @@ async def load(dsn: str, facts: CatalogFacts, folder: Path, since_s: int) -> Non
             ahead = (1 + since_s) * EPOCHS_PER_S_MAX if row["max_value"] > 2**32 else 1
             await connection.execute(SEQUENCE_SET, row["name"], value + ahead)
         await connection.execute(FORGET_HOLDERS)
-        await connection.execute(END_MOVES)
+        if MOVES in by_name:
+            # A catalog of before there were any is made as it was, and migrated by the first start.
+            await connection.execute(END_MOVES)
 
 
 async def _load_table(connection: asyncpg.Connection, table: TableFacts, file: Path) -> None:
