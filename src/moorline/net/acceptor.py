@@ -177,7 +177,15 @@ class Acceptor:
         task = self._loop.create_task(self._served(accepted, serve, visitor, visit))
         visit.cut = task.cancel
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+
+        def done(_: "asyncio.Task[None]") -> None:
+            self._tasks.discard(task)
+            if task.cancelled():
+                # It takes that as an end once it runs: so it was cut before its first step, and did nothing.
+                accepted.close()
+                self._left(visitor)
+
+        task.add_done_callback(done)
 
     async def _served(
         self, accepted: socket.socket, serve: Serve, visitor: int, visit: Visit

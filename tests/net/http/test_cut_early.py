@@ -6,11 +6,34 @@ import socket
 from typing import Any
 
 import pytest
-from tests.net.http.port import PATIENCE_S, Port, opened, until
+from tests.net.http.port import PATIENCE_S, Port, is_closed, opened, until
+from tests.net.http.test_requests import few
 from tests.net.http.test_websocket import UPGRADE
 
+from moorline.net.acceptor import Acceptor
 from moorline.net.http import server
 from moorline.net.http.connection import HttpConnection
+
+
+async def test_whoever_is_cut_before_anything_is_done_for_it_leaves_its_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As the first of many that knock within one turn of the loop."""
+
+    def begin_and_cut(self: Acceptor, *knocked: Any, **facts: Any) -> None:
+        begin(self, *knocked, **facts)
+        for visit in self._visits.values():
+            visit.cut()
+
+    begin = Acceptor._begin
+    async with opened(Port(descriptors=few(1, 1))) as port:
+        with monkeypatch.context() as patch:
+            patch.setattr(Acceptor, "_begin", begin_and_cut)
+            reader, writer = await port.connect()
+            assert await is_closed(reader) == b""
+            writer.close()
+        assert not port.server._acceptor._visits
+        assert (await port.ask("/open"))[0] == 200, "the one place is free"
 
 
 async def test_whoever_is_cut_while_it_is_let_in_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
