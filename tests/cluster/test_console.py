@@ -2,9 +2,11 @@
 
 import asyncio
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 import pytest
 from tests.cluster.running import Nodes, metric, until
+from tests.console.looking import Shown, has, view
 from tests.console.talking import logged_in
 from tests.console.test_live import (
     DESCRIBED,
@@ -14,6 +16,7 @@ from tests.console.test_live import (
     Page,
     holders,
 )
+from tests.records.browser.chromium import chromium, why_not
 
 import moorline
 
@@ -54,6 +57,23 @@ async def test_a_page_sees_what_every_node_does_and_how_it_is(calm: Nodes) -> No
         step = page.values[one][3]
         while page.values[one][3] <= step:
             await page.pushed()
+
+
+async def test_the_overview_is_of_all_nodes_or_of_one(calm: Nodes, tmp_path: Path) -> None:
+    why = why_not()
+    if why is not None:
+        pytest.skip(why)
+    (tmp_path / "profile").mkdir()
+    async with chromium(tmp_path / "profile") as browser:
+        tab = await Shown(calm["a"], browser).tab()
+        await tab.until(has("Figures of 3 nodes together"))
+        rows = "[...document.querySelectorAll('main tbody tr')].map(one => one.innerText).join()"
+        assert (await tab.run(rows)).count("alive") == 3
+        assert "serves this page" in await tab.run(rows)
+        await view(tab, "/b", has("Figures of b alone"))
+        assert await tab.run("document.querySelectorAll('main polyline').length") == 6
+        await view(tab, "queues", has("Of this node alone: a"))
+        await view(tab, "groups", has("Of the whole cluster"))
 
 
 async def test_a_group_that_another_node_leads_is_watched_here(calm: Nodes) -> None:

@@ -21,7 +21,7 @@ import msgspec
 from moorline.access.guard import Declarations, Declared, anybody, heavy, own
 from moorline.core.values.batch import Batch
 from moorline.core.values.board import Board
-from moorline.errors import LimitReached, MoorlineError, NotFound
+from moorline.errors import Denied, LimitReached, MoorlineError, NotFound, RightsUnknown
 from moorline.limits import VIEW_BYTES_MAX, VIEW_PUSH_MS_MIN, VIEWS_MAX, VIEWS_PER_SESSION_MAX
 from moorline.net.session import Session
 from moorline.net.tasks import Tasks
@@ -212,13 +212,17 @@ class Views:
                 now = await view.source.look(session, view.name)
                 if view.source.name_of(now) != view.name:
                     raise NotFound("that name means another one by now")
-            except MoorlineError as error:
+            except (Denied, RightsUnknown) as error:
                 self._end(view, [session], error.code)
                 continue
+            except MoorlineError as error:
+                # No other would be answered anything else.
+                self._end(view, list(view.judged), error.code)
+                return
             except Exception:
                 log.exception("a view was not found", extra={"view": view.path})
-                self._end(view, [session], "INTERNAL")
-                continue
+                self._end(view, list(view.judged), "INTERNAL")
+                return
             if session in view.judged:
                 view.judged[session] = version
                 found = now

@@ -2,15 +2,18 @@
 
 import { badge, bytes, chart, count, h, head, many, rate, span, table } from "./draw.js";
 import { figuresOf, together, total } from "./figures.js";
+import { CallFailed } from "./link.js";
 
 const NODES_WATCHED_MAX = 32;
+const ANSWER_MS = 1_500; // so long the others wait for a node that hangs
 const RATES = ["Sent to queues", "Delivered from queues", "Published to topics", "Delivered from topics"];
 const TIMES = ["Queue commits, 99 % within", "Stream commits, 99 % within"];
 
 /** A node with what it says of itself; why not, where it cannot be asked. */
 async function seen(page, node) {
   try {
-    const [about, figures] = await Promise.all([page.live(`nodes/${node.home}`), figuresOf(page, node.home)]);
+    const late = new Promise((_, reject) => setTimeout(() => reject(new CallFailed("LATE", "no answer yet")), ANSWER_MS));
+    const [about, figures] = await Promise.race([Promise.all([page.live(`nodes/${node.home}`), figuresOf(page, node.home)]), late]);
     return { node, about, figures };
   } catch (error) {
     return { node, why: `${error.code ?? "ERROR"}: ${error.message}` };
