@@ -19,7 +19,7 @@ from moorline.demo.stage import Stage
 
 WIDTH = 1_360
 POINTS = 10
-"""Of the charts, which begin when the page is opened."""
+"""Of the charts: a node keeps one every two seconds from its start on."""
 
 VIEWS = {
     "console-overview": ("", "connections"),

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from moorline.access.guard import Declarations, Declared, anybody, heavy, own
+from moorline.access.guard import Declarations, Declared, heavy, own
 from moorline.core.values.batch import Batch
 from moorline.core.values.board import Board
 from moorline.errors import Denied, LimitReached, MoorlineError, NotFound, RightsUnknown
@@ -88,7 +88,7 @@ class Views:
 
     def declared(self) -> Declarations:
         subscribe: Declared = heavy(own(self._turns.spawned(self._subscribe)))
-        return {SubscribeView: subscribe, UnsubscribeValues: anybody(self._unsubscribe)}
+        return {SubscribeView: subscribe, UnsubscribeValues: own(self._unsubscribe)}
 
     def close(self) -> None:
         self._turns.close()
