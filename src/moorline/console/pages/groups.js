@@ -6,6 +6,7 @@ const PER_PAGE = 100;
 const COLUMNS = 32;
 const LIST_MS = 2_000;
 const MOVES_KEPT = 100;
+const RATE_MS = 1_000;
 const MOVED_MS = 3_000;
 
 async function list({ link }, after) {
@@ -39,7 +40,7 @@ function notice(group, members, cursors) {
   const done = cursors.reduce((sum, one) => sum + one.end - one.lag, 0);
   if (seen.group !== group) {
     Object.assign(seen, { group, holders: new Map(), moves: [], done, ms: now, rate: null, members: null });
-  } else if (now > seen.ms) {
+  } else if (done < seen.done || now - seen.ms >= RATE_MS) {
     // A seek goes back: then nobody knows a rate.
     seen.rate = done >= seen.done ? ((done - seen.done) * 1_000) / (now - seen.ms) : null;
     Object.assign(seen, { done, ms: now });
@@ -233,9 +234,9 @@ async function one(page, group, from) {
 export const groups = {
   title: "Groups",
   of: "cluster",
-  everyMs: 0,
+  // One is pushed, and drawn anew for its rate, which is 0 where nothing is.
+  everyMs: LIST_MS,
   draw(page, [what, name = "", from = ""]) {
-    this.everyMs = what === "one" ? 0 : LIST_MS; // a group is pushed
     return what === "one" ? one(page, name, from) : list(page, what === "after" ? name : "");
   },
 };
