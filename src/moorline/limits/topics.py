@@ -241,8 +241,8 @@ COUNTED_STREAMS_MAX = 64
 """Streams whose lists one call looks at for how many messages may match: each is up to a MiB of names, and
 where nothing matches there is no other end."""
 
-COUNTED_BYTES_MAX = 8 * MIB
-"""The same of a stream without lists, whose messages are read for it: as much as a shard has in memory."""
+COUNTED_BYTES_MAX = 64 * MIB
+"""The same of streams without lists, whose messages are read for it: some tenths of a second of a thread."""
 
 PICK_NEAR_BYTES = 8 * KIB
 """Picked frames that are nearer to each other are read together, with what is between them."""

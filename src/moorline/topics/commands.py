@@ -11,9 +11,9 @@ from moorline.core.group.message import LeaderMessage
 from moorline.core.stream import Extent
 from moorline.core.topic import check_filter
 from moorline.errors import TooLarge
+from moorline.journal.streams.match_count import look_of_each
 from moorline.journal.streams.retained import Entry
 from moorline.limits import (
-    COUNTED_STREAMS_MAX,
     STREAM_NEWS_MS,
     STREAMS_AT_ONCE_MAX,
     STREAMS_PER_PAGE_MAX,
@@ -178,14 +178,14 @@ class TopicBroker:
             check_filter(text)
         counts = dict(call.counts)
         since = [(shard, at) for shard, at in dict(call.since).items() if shard in counts]
-        streams_max = max(1, COUNTED_STREAMS_MAX // max(1, len(since)))
+        look = look_of_each(len(since))
         found = []
         for shard, at in since if call.filters else ():
-            extents = self.streams.store.since(shard, at, streams_max)
+            extents = self.streams.store.since(shard, at, look.streams)
             if extents:
                 count = self.streams.store.count_matching
                 upto, matches = await asyncio.to_thread(
-                    count, shard, extents, at, call.filters, counts[shard]
+                    count, shard, extents, at, call.filters, counts[shard], look.bytes_max
                 )
                 found.append((shard, upto, matches))
         return found

@@ -7,10 +7,11 @@ from tests.journal.streams.lives import Lives
 
 from moorline.core.stream import Extent
 from moorline.core.topic import matches
-from moorline.journal.streams import match_count, view
 from moorline.journal.streams.generation import TOPICS
+from moorline.journal.streams.match_count import look_of_each
 from moorline.journal.streams.source import Counted
 from moorline.journal.streams.store import StreamOptions
+from moorline.limits import COUNTED_BYTES_MAX, COUNTED_STREAMS_MAX
 from moorline.testing import MemoryDisk
 
 MESSAGES = st.lists(st.lists(st.sampled_from("abc"), max_size=12), min_size=1, max_size=6)
@@ -68,18 +69,23 @@ def test_without_its_lists_a_stream_is_read() -> None:
     lives.store.close()
 
 
-def test_of_what_has_to_be_read_a_piece_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_what_has_to_be_read_a_piece_is_enough() -> None:
     lives = filled([["a", "b"] * 10, ["b", "a"]], sealed=0)
     lives.restart()
-    monkeypatch.setattr(match_count, "COUNTED_BYTES_MAX", 1)
-    monkeypatch.setattr(view, "STREAM_READ_BYTES_MAX", 200)
-    at, matches = 0, 0
+    at, matches, looks = 0, 0, 0
     while at < 22:
-        found = counted(lives, at, ["a"], 99)
-        assert at < found.upto < at + 12, "it goes on, and looks at a piece"
-        at, matches = found.upto, matches + found.matches
+        extents = lives.store.since(0, at, 99)
+        found = lives.store.count_matching(0, extents, at, ["a"], 99, bytes_max=200)
+        assert at < found.upto, "it goes on"
+        at, matches, looks = found.upto, matches + found.matches, looks + 1
     assert matches == 11
+    assert looks > 1
     lives.store.close()
+
+
+def test_many_shards_are_looked_at_a_little_each() -> None:
+    assert look_of_each(1) == (COUNTED_STREAMS_MAX, COUNTED_BYTES_MAX)
+    assert look_of_each(1_024) == (1, COUNTED_BYTES_MAX // 1_024)
 
 
 @pytest.mark.parametrize("offset", [4, 6])

@@ -23,7 +23,12 @@ from moorline.journal.overlay import OverlayDisk
 from moorline.journal.read_only_disk import ReadOnlyDisk, ReadOnlyFile
 from moorline.journal.streams.generation import INDEX, SEAL, SEGMENT, Generation
 from moorline.journal.streams.layout import folder_of, path_of
-from moorline.journal.streams.match_count import count_in_blocks, count_in_file, counted
+from moorline.journal.streams.match_count import (
+    count_in_blocks,
+    count_in_file,
+    counted,
+    look_of_each,
+)
 from moorline.journal.streams.patched_disk import PatchedDisk
 from moorline.journal.streams.seal import Summary, read_summary
 from moorline.journal.streams.segment import (
@@ -37,7 +42,6 @@ from moorline.journal.streams.segment import (
 from moorline.journal.streams.segment_file import DiskSegment
 from moorline.journal.streams.segment_index import ENTRY_BYTES
 from moorline.journal.streams.source import Counted, DescribedShards, ShardBounds
-from moorline.limits import COUNTED_STREAMS_MAX, STREAM_READ_BYTES_MAX
 
 log = logging.getLogger("moorline.spark")  # as users filter it
 
@@ -291,13 +295,13 @@ class FolderStreams:
                     listed = count_in_file(segment, segment.topics_at, filters, at, left)
                 finally:
                     segment.close()
-            read = partial(self.read, extent.stream, bytes_max=STREAM_READ_BYTES_MAX)
-            return listed or count_in_blocks(read, filters, at, extent.end, left)
+            read = partial(self.read, extent.stream)
+            return listed or count_in_blocks(read, filters, at, extent.end, left, look.bytes_max)
 
-        streams_max = max(1, COUNTED_STREAMS_MAX // max(1, len(since)))
+        look = look_of_each(len(since))
         shard_extents = self.described(since).shard_extents
         return {
-            shard: counted(extents[:streams_max], since[shard], count_max[shard], part)
+            shard: counted(extents[: look.streams], since[shard], count_max[shard], part)
             for shard, extents in shard_extents.items()
         }
 

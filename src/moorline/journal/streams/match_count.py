@@ -8,6 +8,7 @@ A count may be too high, and then a reader gets less at once than it asked for; 
 
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from moorline.core.frames.topic_lists import ReadAt, candidates, read_table
 from moorline.core.stream import Extent, Gap
 from moorline.core.topic import Matcher
 from moorline.journal.streams.source import Counted, SegmentFile
-from moorline.limits import COUNTED_BYTES_MAX
+from moorline.limits import COUNTED_BYTES_MAX, COUNTED_STREAMS_MAX, STREAM_READ_BYTES_MAX
 
 CountPart = Callable[[Extent, int, int], Counted]
 """Of a stream, from an offset on, at most so many."""
@@ -37,6 +38,19 @@ def counted(extents: Iterable[Extent], offset: int, count_max: int, part: CountP
         if at < extent.end:
             break
     return Counted(at, count)
+
+
+class Look(NamedTuple):
+    """How much of a shard is looked at."""
+
+    streams: int
+    bytes_max: int
+
+
+def look_of_each(shards: int) -> Look:
+    """Of each of so many shards, for one call."""
+    shards = max(1, shards)
+    return Look(max(1, COUNTED_STREAMS_MAX // shards), COUNTED_BYTES_MAX // shards)
 
 
 def every(offset: int, end: int, count_max: int) -> Counted:
@@ -63,17 +77,18 @@ def count_in_file(
 
 
 def count_in_blocks(
-    read: Callable[[int], Block | Gap | None],
+    read: Callable[[int, int], Block | Gap | None],
     filters: Sequence[str],
     offset: int,
     end: int,
     count_max: int,
+    bytes_max: int,
 ) -> Counted:
-    """Of a stream that is read for it, block by block from an offset on, within `COUNTED_BYTES_MAX`."""
+    """Of a stream that is read for it, block by block from an offset on, until so many bytes were read."""
     matchers = [Matcher(text) for text in filters]
     at, count, size = offset, 0, 0
-    while at < end and size < COUNTED_BYTES_MAX:
-        block = read(at)
+    while at < end and size < bytes_max:
+        block = read(at, min(STREAM_READ_BYTES_MAX, bytes_max))
         if block is None:
             break
         upto = min(block.upto, end)

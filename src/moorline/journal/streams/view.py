@@ -23,7 +23,7 @@ from moorline.journal.streams.shard import ShardLog
 from moorline.journal.streams.source import Counted
 from moorline.journal.streams.tail import ReadNow
 from moorline.journal.streams.topic_picks import KnownCandidates, Wish, pick
-from moorline.limits import STREAM_READ_BYTES_MAX
+from moorline.limits import COUNTED_BYTES_MAX
 
 
 class StreamView:
@@ -234,6 +234,7 @@ class StreamView:
         offset: int,
         filters: Sequence[str],
         count_max: int,
+        bytes_max: int = COUNTED_BYTES_MAX,
     ) -> Counted:
         """How far so many messages go in these streams of a shard that a filter may take. Reads the disk."""
         log = self._shards[shard]
@@ -250,8 +251,8 @@ class StreamView:
                     listed = count_in_file(segment, segment.topics_at, filters, at, left)
                 finally:
                     segment.close()
-            read = partial(log.read, number, bytes_max=STREAM_READ_BYTES_MAX)
-            return listed or count_in_blocks(read, filters, at, extent.end, left)
+            read = partial(log.read, number)
+            return listed or count_in_blocks(read, filters, at, extent.end, left, bytes_max)
 
         return counted(extents, offset, count_max, part)
 
