@@ -15,12 +15,12 @@ from moorline.core.delivery.feed import Feed
 from moorline.core.delivery.open_feed import OpenFeed, Window
 from moorline.core.effects import Effect
 from moorline.core.frames.block import Block
-from moorline.core.frames.picked import Picked
+from moorline.core.frames.picked import Picked, nothing_between, picked_behind
 from moorline.core.ranges import Range
 from moorline.core.stream import Gap
 from moorline.errors import MoorlineError
 from moorline.journal.streams.topic_picks import Wish
-from moorline.limits import PEER_RETRY_MS, READS_PER_TURN_MAX, STREAM_READ_BYTES_MAX
+from moorline.limits import PEER_RETRY_MS, READS_PER_TURN_MAX, STREAM_PASS_MS, STREAM_READ_BYTES_MAX
 from moorline.net.interpreter import Performer
 from moorline.net.tasks import Tasks
 from moorline.sessions.outlet import Outlet
@@ -44,6 +44,8 @@ class DeliveryHost:
         self._wakers: dict[int, Callable[[], None]] = {}
         self.sleepers: dict[int, Sleeper] = {}
         """Of subscriptions that sleep until something comes for them, by their numbers."""
+        self.plain: set[int] = set()
+        """Subscriptions of this session alone, by their numbers: nobody else asks how far they are."""
         self._sleeping: dict[int, Sleeper] = {}
         """Feeds of those that do."""
         self._turn_due = False
@@ -183,13 +185,40 @@ class DeliveryHost:
     async def _found(self, read: ReadBlock) -> Block | Picked | Gap | None:
         stream, directory = read.stream, self._directory
         if stream.home != directory.node:
-            return await directory.read(stream, read.offset)
+            return await self._found_elsewhere(read)
         one = self.machine.feeds.get(read.feed)
         if one is None or one.window.matcher.takes_all:
             return await directory.local.read(stream, read.offset)
         room = max(1, one.window.size - one.window.out)
         wish = Wish((one.window.matcher.filter,), one.wanted[1], room)
         return await directory.local.pick(stream, read.offset, wish)
+
+    async def _found_elsewhere(self, read: ReadBlock) -> Block | Picked | Gap | None:
+        """Of another node's stream. What a plain subscription does not want is passed over at once, as if it
+        slept meanwhile: a turn and another task for it would cost three times what the look does."""
+        offset, ends_s = read.offset, self._loop.time() + STREAM_PASS_MS / 1_000
+        while True:
+            found = await self._directory.read(read.stream, offset)
+            if not isinstance(found, Block):
+                break
+            if not self._may_pass(read, found):
+                return found if offset == read.offset else picked_behind(read.offset, found)
+            offset = found.upto
+            if self._loop.time() >= ends_s:
+                break
+        # What was passed over first: what follows is asked for again.
+        return found if offset == read.offset else nothing_between(read.offset, offset)
+
+    def _may_pass(self, read: ReadBlock, block: Block) -> bool:
+        """Whether nothing of a block is for it, and what it wants is what it wanted."""
+        one = self.machine.feeds.get(read.feed)
+        if (
+            one is None
+            or one.window.number not in self.plain
+            or any(map(one.window.matcher, block.names))
+        ):
+            return False
+        return one.wanted[1] == FAR and one.feed.wanted(FAR) == one.wanted
 
     def _await_news(self, wait: AwaitNews) -> None:
         number, shard = wait.feed, wait.stream.shard_number

@@ -154,6 +154,7 @@ class TopicSession:
         `sleeper` of the same filters it sleeps until something comes for it."""
         self._take_place()
         number = next(self._numbers)
+        self.delivery.plain.add(number)
         if sleeper is not None:
             self.delivery.sleepers[number] = sleeper
         window = Window(number, filter_text, size, qos, matcher=matcher)
@@ -245,6 +246,7 @@ class TopicSession:
     def _drop(self, number: int) -> Subscription | None:
         subscription = self.subscriptions.pop(number, None)
         self.delivery.sleepers.pop(number, None)
+        self.delivery.plain.discard(number)
         if subscription is not None:
             self._give_back(1)
             self._context.borrowers.pop(subscription.borrower, None)
