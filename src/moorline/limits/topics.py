@@ -147,8 +147,9 @@ STREAM_WAIT_MS_MAX = 30_000
 """How long a read of another node's stream waits for news."""
 
 STREAM_PASS_MS = 1_000
-"""So long a reader of another node's stream passes over what is not for it before its place is noted. One
-whose session ends meanwhile reads that much again, of which nothing is for it."""
+"""So long a reader of another node's stream passes over what is not for it before its place is noted, or
+until one read has waited in vain. One whose session ends meanwhile reads that much again, and nothing of it
+is for it."""
 
 RETAINED_BYTES_MAX = 512 * KIB
 """Retained messages that another node gives at once; those of a wider filter come page by page."""
