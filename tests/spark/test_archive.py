@@ -183,7 +183,7 @@ def test_another_format_holds_the_same(
     spark: SparkSession, filled: NodeProcess, parquet: Path, tmp_path: Path, kind: str
 ) -> None:
     expected, where = rows_in(spark, parquet), tmp_path / kind
-    done = archive_of(spark, filled, where, format=kind, topics=EUROPE, messages_per_batch=1_500)
+    done = archive_of(spark, filled, where, format=kind, topics=EUROPE, messages_per_batch=700)
     assert done.batches > 1
     assert done.messages == len(expected) > 0
     # To the microsecond, and with every byte of keys and values.

@@ -16,7 +16,7 @@ from moorline.core.stream import Gap, Stream
 
 Found = Block | Gap | None
 Read = Callable[[Stream, int], Awaitable[Found]]
-Place = tuple[Stream, int]
+ReadFrom = tuple[Stream, int]
 
 
 class _SharedRead:
@@ -32,7 +32,7 @@ class SharedReads:
 
     def __init__(self, read: Read) -> None:
         self._read = read
-        self._under_way: dict[Place, _SharedRead] = {}
+        self._under_way: dict[ReadFrom, _SharedRead] = {}
 
     async def read(self, stream: Stream, offset: int) -> Found:
         """What follows the offset; what the read raises, all who share it are told."""
@@ -52,7 +52,7 @@ class SharedReads:
                 self._forget(place, shared)
                 shared.task.cancel()
 
-    async def _made(self, place: Place) -> Found:
+    async def _made(self, place: ReadFrom) -> Found:
         try:
             return await self._read(*place)
         finally:
@@ -61,6 +61,6 @@ class SharedReads:
             if shared is not None and shared.task is asyncio.current_task():
                 del self._under_way[place]
 
-    def _forget(self, place: Place, shared: _SharedRead) -> None:
+    def _forget(self, place: ReadFrom, shared: _SharedRead) -> None:
         if self._under_way.get(place) is shared:
             del self._under_way[place]

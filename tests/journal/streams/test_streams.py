@@ -364,7 +364,7 @@ def test_a_shard_out_of_use_may_go_as_a_whole_and_offsets_go_on() -> None:
 def test_a_newer_layout_is_refused() -> None:
     lives = one_shard()
     lives.store.close()
-    lives.disk.write_whole("layout", b"shards=1 version=4\n")
+    lives.disk.write_whole("layout", b"shards=1 version=5\n")
     with pytest.raises(StartError):
         lives.restart()
     lives.disk.write_whole("layout", b"\xff\x00 garbage")
