@@ -339,6 +339,8 @@ ARGUMENTS: dict[str, Callable[[World], Awaitable[tuple[Any, ...]]]] = {
     "Group.seek": _always("now"),
     "Moor.ack_all": _delivered,
     "Moor.create_queues": _always(20),
+    # Nobody else publishes there, or looks.
+    "Moor.delete_topic": _always("c/deleted"),
     "Moor.echo": _always(b"ahoy"),
     "Moor.echo_all": _always([b"ahoy"] * 50),
     "Moor.get_all": _made(lambda world: (world.plain[:50],)),

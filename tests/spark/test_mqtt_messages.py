@@ -1,12 +1,14 @@
 """What clients of MQTT publish, in Spark; and one group of both (Q17, Q30)."""
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 from tests.mqtt.wire_client import WireClient
 from tests.process.nodes import NodeProcess
+from tests.spark.conftest import SMALL_GENERATIONS
 from tests.topics.scenes import described, is_shared_by, until
 
 import moorline
@@ -16,6 +18,13 @@ pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(300)]
 
 WITHIN_S = 120
 COUNT = 200
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    """One of its own: others count all that is at the node that they share."""
+    with NodeProcess(tmp_path_factory.mktemp("node") / "data", *SMALL_GENERATIONS) as one:
+        yield one
 
 
 def test_q17_properties_are_headers_in_their_order(
