@@ -26,6 +26,7 @@ from bench.report import Report, run_bench, tell
 from moorline.client.connecting import connect
 from moorline.client.moor import Moor
 from moorline.client.topic import record
+from moorline.errors import MoorlineError
 from moorline.net.credentials import PasswordCredentials
 
 FLAGS = ["--set=streams.sync=process", "--set=queues.sync=process", "--set=access.quotas="]
@@ -35,14 +36,19 @@ SIDE_BY_SIDE = 8
 EVERYTHING = "everything"
 
 
+QUEUES = 256
+"""So many that what a round sends fits into them: a queue holds 128 messages that nobody has read."""
+
+
 class Plan(NamedTuple):
     rounds: int
     batched: int
+    batched_sends: int
     single: int
 
 
-FULL = Plan(7, 160_000, 12_000)
-QUICK = Plan(1, 8_000, 800)
+FULL = Plan(7, 160_000, 24_000, 12_000)
+QUICK = Plan(1, 8_000, 8_000, 800)
 
 
 class User(NamedTuple):
@@ -99,7 +105,7 @@ class Sending:
 
     async def prepare(self) -> None:
         async with connect(self._node.address) as operator:
-            self._ids = [queue.id for queue in await operator.create_queues(TOPICS)]
+            self._ids = [queue.id for queue in await operator.create_queues(QUEUES)]
 
     async def empty(self) -> None:
         """New ones: what waits in a queue is not a part of what a send costs."""
@@ -109,18 +115,26 @@ class Sending:
         await self.prepare()
 
     async def batched(self, moor: Moor, _: User, messages: int) -> None:
-        some = [(self._ids[at % TOPICS], b"x" * 100) for at in range(BATCH)]
+        calls = [
+            [(self._ids[(first + at) % QUEUES], b"x" * 100) for at in range(BATCH)]
+            for first in range(0, messages, BATCH)
+        ]
 
-        async def send() -> None:
-            for _ in range(messages // BATCH // SIDE_BY_SIDE):
-                await moor.send_all(some)
+        async def send(some: list[list[tuple[bytes, bytes]]]) -> None:
+            for call in some:
+                refused = [
+                    one for one in await moor.send_all(call) if isinstance(one, MoorlineError)
+                ]
+                assert not refused, refused[0]
 
-        await asyncio.gather(*(send() for _ in range(SIDE_BY_SIDE)))
+        await asyncio.gather(*(send(calls[place::SIDE_BY_SIDE]) for place in range(SIDE_BY_SIDE)))
 
     async def single(self, moor: Moor, _: User, messages: int) -> None:
         async def send(first: int) -> None:
             for at in range(messages // SIDE_BY_SIDE):
-                await moor.send(self._ids[(first + at) % TOPICS], b"x" * 100)
+                await moor.send(
+                    self._ids[(first * QUEUES // SIDE_BY_SIDE + at) % QUEUES], b"x" * 100
+                )
 
         await asyncio.gather(*(send(number) for number in range(SIDE_BY_SIDE)))
 
@@ -164,7 +178,7 @@ async def run(report: Report, folder: Path, quick: bool) -> None:
         for kind, work, messages in (
             ("batched", batched, plan.batched),
             ("single messages", single, plan.single),
-            ("batched sends", sending.batched, plan.batched),
+            ("batched sends", sending.batched, plan.batched_sends),
             ("single sends", sending.single, plan.single),
         ):
             tell(kind)

@@ -178,6 +178,7 @@ def signed(found: Resolution) -> tuple[bytes, int]:
     return grant.resolver, grant.expires_s
 
 
+@pytest.mark.slow  # its publisher says goodbye to a resolver that says nothing
 async def test_a_token_from_before_counts_where_no_resolver_says_anything(
     values: Values, monkeypatch: pytest.MonkeyPatch
 ) -> None:
