@@ -25,7 +25,9 @@ BY_ITSELF = (
 
 @pytest.mark.parametrize("page", BY_ITSELF)
 def test_a_page_that_needs_nothing_else(page: str, tmp_path: Path) -> None:
-    if "curl" in (HOW_TO / f"{page}.md").read_text() and (gone := needs("curl")):
+    text = (HOW_TO / f"{page}.md").read_text()
+    typed = [program for program in ("curl", "psql") if f"{program} " in text]
+    if gone := needs(*typed):
         pytest.skip(f"no {gone} here")
     with Reader(tmp_path / "clone") as reader:
         reader.follow(HOW_TO / f"{page}.md")
