@@ -27,7 +27,8 @@ from tests.access.every_command import (
 from tests.access.other_doors import Doors, found_by_http, found_by_mqtt, found_of_wills
 from tests.catalog.nodes import pretend
 from tests.process.nodes import NodeProcess
-from tests.process.proving import audited, proven, until
+from tests.process.proving import audited, proven
+from tests.waiting import until
 
 import moorline
 from moorline.catalog import Catalog

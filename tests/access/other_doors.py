@@ -7,7 +7,8 @@ from urllib.parse import urlsplit
 import msgspec
 from tests.mqtt.wire_client import WireClient
 from tests.process.nodes import NodeProcess
-from tests.process.proving import audited, until
+from tests.process.proving import audited
+from tests.waiting import until
 
 from moorline.core.mqtt.packets import Connack, Publish, Will
 from moorline.core.mqtt.reason import ReasonCode

@@ -3,12 +3,12 @@
 import asyncio
 import random
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
 from tests.journal.audit_pages import read_all_pages
+from tests.waiting import until
 
 from moorline.access.audit import GAP, Audit, open_audit
 from moorline.core.access.audit import (
@@ -64,12 +64,6 @@ def stored(disk: MemoryDisk) -> list[StoredLine]:
     found: list[bytes] = []
     read_all_pages(disk, Wanted(), found.extend)
     return [line for line in map(decoded, found) if line is not None]
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(WAIT_S):
-        while not is_so():
-            await asyncio.sleep(0.005)
 
 
 class Hand:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from tests.access.world import STALE_MS, Rows, World
-from tests.catalog.waiting import until
+from tests.waiting import until
 
 from moorline.access.rights_table import RightsTable
 from moorline.core.access.freshness import Freshness

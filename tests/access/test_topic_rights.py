@@ -8,7 +8,8 @@ import pytest
 from tests.access.topic_server import NODES, TopicServer, row, topic_server
 from tests.catalog.databases import new_database
 from tests.staging.staged_writes import Rows, aborted, committed, published, staged
-from tests.topics.scenes import Reader, described, is_done, until
+from tests.topics.scenes import Reader, described, is_done
+from tests.waiting import until
 
 import moorline
 from moorline.catalog import EmbeddedPostgres

@@ -11,7 +11,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 from tests.catalog.nodes import pretend
-from tests.catalog.waiting import until
+from tests.waiting import until
 
 from moorline.catalog import Catalog, EmbeddedPostgres, NodeRow, catalog
 from moorline.catalog.migration import MIGRATIONS

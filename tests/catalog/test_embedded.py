@@ -9,7 +9,7 @@ from pathlib import Path
 
 import asyncpg
 import pytest
-from tests.catalog.waiting import is_running, processes_with
+from tests.catalog.processes import is_running, processes_with
 
 from moorline.catalog import EmbeddedPostgres, datafolder, embedded
 from moorline.catalog.datafolder import essence, failure

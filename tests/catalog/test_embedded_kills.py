@@ -13,7 +13,8 @@ from pathlib import Path
 
 import asyncpg
 import pytest
-from tests.catalog.waiting import WAIT_S_MAX, is_running, processes_with, until
+from tests.catalog.processes import WAIT_S_MAX, is_running, processes_with
+from tests.waiting import until
 
 from moorline.catalog import EmbeddedPostgres, leftover
 

@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 from tests.catalog.one_connection import OneConnection
-from tests.catalog.waiting import WAIT_S_MAX, until
+from tests.catalog.processes import WAIT_S_MAX
+from tests.waiting import until
 
 from moorline.catalog import Catalog
 from moorline.catalog.groups import CursorRow, Groups

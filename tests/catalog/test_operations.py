@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import asyncpg
 import pytest
-from tests.catalog.waiting import WAIT_S_MAX
+from tests.catalog.processes import WAIT_S_MAX
 
 from moorline.catalog import Catalog
 from moorline.catalog.groups import CursorRow, Groups

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.catalog.one_connection import OneConnection
 from tests.catalog.test_groups import TABLES, cursor, is_waiting
-from tests.catalog.waiting import until
+from tests.waiting import until
 
 from moorline.catalog import Catalog
 from moorline.catalog.groups import Groups

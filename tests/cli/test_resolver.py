@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from tests.process.nodes import MOOR, NodeProcess, clean_environment, eventually, run_moor
+from tests.process.nodes import MOOR, NodeProcess, clean_environment, run_moor
 from tests.resolver.processes import resolver_node
+from tests.waiting import eventually
 
 from moorline.client.values.publisher import Publisher
 

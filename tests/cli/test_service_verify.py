@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 from tests.cli.service_node import EXIT_DRIFT, EXIT_USAGE, Client, Moorline, Shell
-from tests.process.nodes import NodeProcess, eventually
+from tests.process.nodes import NodeProcess
+from tests.waiting import eventually
 
 from moorline.cli.main import run
 

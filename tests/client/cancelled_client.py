@@ -14,8 +14,6 @@ import threading
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable
-from typing import Any
 
 import msgspec
 import uvloop
@@ -30,6 +28,7 @@ from tests.client.public_calls import (
     note,
     public_calls,
 )
+from tests.waiting import until
 
 from moorline.client.associations import Associations
 from moorline.errors import MoorlineError, WrongLoop
@@ -45,15 +44,6 @@ cancelled: Counter[str] = Counter()
 def check(condition: bool, text: str) -> None:
     if not condition:
         wrong.append(text)
-
-
-async def until(condition: Callable[[], Any], what: str) -> None:
-    try:
-        async with asyncio.timeout(WITHIN_S):
-            while not await condition():
-                await asyncio.sleep(0.005)
-    except TimeoutError:
-        wrong.append(f"not so in time: {what}")
 
 
 # --- cancelling -----------------------------------------------------------------------------------

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import pytest
 from chaos.proxy import LinkProxy
-from tests.cluster.running import until
 from tests.process.nodes import NodeProcess
+from tests.waiting import until
 
 import moorline
 import moorline.sync

@@ -5,7 +5,8 @@ import asyncio
 import pytest
 from tests.cluster.conftest import dsn as dsn
 from tests.cluster.conftest import nodes as nodes
-from tests.cluster.running import PATIENT, Nodes, until
+from tests.cluster.running import PATIENT, Nodes
+from tests.waiting import until
 
 import moorline
 from moorline import EventKind

@@ -7,8 +7,8 @@ import pytest
 from chaos.proxy import LinkProxy
 from tests.cli.commands import Proven, proving
 from tests.client.test_staying import cut
-from tests.cluster.running import until
 from tests.process.nodes import run_moor
+from tests.waiting import until
 
 import moorline
 from moorline.client.moor import Moor

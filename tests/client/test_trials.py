@@ -18,8 +18,9 @@ import pytest
 from chaos.proxy import LinkProxy
 from tests.cluster.conftest import dsn as dsn
 from tests.cluster.conftest import nodes as nodes
-from tests.cluster.running import PATIENT, Nodes, until
+from tests.cluster.running import PATIENT, Nodes
 from tests.process.nodes import clean_environment, run_moor
+from tests.waiting import until
 
 import moorline
 

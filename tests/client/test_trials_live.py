@@ -30,7 +30,8 @@ from tests.client.test_trials import (
 from tests.client.test_trials import programs as programs
 from tests.cluster.conftest import dsn as dsn
 from tests.cluster.conftest import nodes as nodes
-from tests.cluster.running import Nodes, until
+from tests.cluster.running import Nodes
+from tests.waiting import until
 
 import moorline
 from moorline.catalog import EmbeddedPostgres

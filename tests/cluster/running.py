@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 
 from tests.process.nodes import NodeProcess
+from tests.waiting import until
 
 import moorline
 from moorline.catalog import Catalog
@@ -39,19 +40,6 @@ PATIENT = SMALL | {"groups.lease_ms": 5_000, "groups.member_timeout_ms": 60_000}
 """For counts that must be exact: nobody is taken for dead because the machine is busy."""
 
 WITHIN_S = 20
-
-
-async def until(
-    condition: Callable[[], bool | Awaitable[bool]], *, within_s: float = WITHIN_S, what: str = ""
-) -> None:
-    """Waits for a condition, looking often; fails when the time is over."""
-    end = time.monotonic() + within_s
-    while True:
-        found = condition()
-        if found if isinstance(found, bool) else await found:
-            return
-        assert time.monotonic() < end, f"not within {within_s} s: {what or condition}"
-        await asyncio.sleep(0.01)
 
 
 class Nodes:

@@ -12,11 +12,12 @@ import pytest
 from cryptography import x509
 from tests.catalog.nodes import pretend
 from tests.cluster.proxy import CatalogProxy
-from tests.cluster.running import SMALL, Got, Nodes, join, links_of, members, until
+from tests.cluster.running import SMALL, Got, Nodes, join, links_of, members
 from tests.mqtt.wire_client import WireClient
 from tests.net.authority import CLIENT, SERVER, Authority
 from tests.process.nodes import NodeProcess
 from tests.process.proving import audited, over, proven, read_audit, who
+from tests.waiting import until
 
 import moorline
 from moorline.catalog import Catalog

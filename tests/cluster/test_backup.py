@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 from tests.catalog.databases import empty_database
-from tests.cluster.running import PATIENT, Nodes, until
+from tests.cluster.running import PATIENT, Nodes
 from tests.process.test_backup import backed_up, restored
+from tests.waiting import until
 
 import moorline
 from moorline.catalog import EmbeddedPostgres

@@ -21,8 +21,8 @@ from tests.cluster.running import (
     led_by,
     members,
     metric,
-    until,
 )
+from tests.waiting import until
 
 import moorline
 from moorline.catalog import EmbeddedPostgres

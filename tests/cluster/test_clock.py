@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cluster.running import SMALL, Got, until
+from tests.cluster.running import SMALL, Got
+from tests.waiting import until
 
 import moorline
 from moorline.catalog.groups import Groups

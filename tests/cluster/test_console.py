@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
-from tests.cluster.running import Nodes, metric, until
+from tests.cluster.running import Nodes, metric
 from tests.console.looking import Shown, has, view
 from tests.console.talking import logged_in
 from tests.console.test_live import (
@@ -17,6 +17,7 @@ from tests.console.test_live import (
     holders,
 )
 from tests.records.browser.chromium import chromium, why_not
+from tests.waiting import until
 
 import moorline
 

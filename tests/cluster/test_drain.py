@@ -7,8 +7,9 @@ import urllib.request
 from collections import Counter
 
 import pytest
-from tests.cluster.running import Nodes, is_found, led_by, until
+from tests.cluster.running import Nodes, is_found, led_by
 from tests.process.nodes import NodeProcess, run_moor
+from tests.waiting import until
 
 import moorline
 from moorline.client.moor import Moor

@@ -14,8 +14,8 @@ from tests.cluster.running import (
     members,
     numbered,
     publish,
-    until,
 )
+from tests.waiting import until
 
 import moorline
 from moorline.errors import NotFound

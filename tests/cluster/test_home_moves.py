@@ -8,8 +8,9 @@ from functools import partial
 from typing import Any
 
 import pytest
-from tests.cluster.running import PATIENT, Nodes, is_found, until
+from tests.cluster.running import PATIENT, Nodes, is_found
 from tests.process.nodes import MOOR, NodeProcess, clean_environment, run_moor
+from tests.waiting import until
 
 import moorline
 from moorline.errors import Unreachable

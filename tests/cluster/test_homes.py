@@ -7,9 +7,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.cluster.running import Nodes, until
+from tests.cluster.running import Nodes
 from tests.cluster.test_identity import QUICK, copied, ended, serve
 from tests.process.nodes import NodeProcess, run_moor
+from tests.waiting import until
 
 import moorline
 from moorline.catalog import Catalog

@@ -7,18 +7,9 @@ from pathlib import Path
 
 import pytest
 from tests.catalog.nodes import pretend
-from tests.cluster.running import (
-    SMALL,
-    Got,
-    Nodes,
-    all_stored,
-    join,
-    members,
-    numbered,
-    publish,
-    until,
-)
+from tests.cluster.running import SMALL, Got, Nodes, all_stored, join, members, numbered, publish
 from tests.process.nodes import NodeProcess
+from tests.waiting import until
 
 import moorline
 from moorline.catalog import Catalog

@@ -25,9 +25,9 @@ from tests.cluster.running import (
     numbered,
     publish,
     stored_cursors,
-    until,
 )
 from tests.process.nodes import NodeProcess
+from tests.waiting import until
 
 import moorline
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
-from tests.cluster.running import until
+from tests.waiting import until
 
 from moorline.cluster.links import Links
 from moorline.config.addresses import Address

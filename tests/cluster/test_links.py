@@ -19,9 +19,9 @@ from tests.cluster.running import (
     links_of,
     members,
     numbered,
-    until,
 )
 from tests.process.nodes import NodeProcess, run_moor
+from tests.waiting import until
 
 import moorline
 from moorline.catalog import Catalog

@@ -5,7 +5,8 @@ import time
 from collections import Counter
 
 import pytest
-from tests.cluster.running import PATIENT, WITHIN_S, Nodes, until
+from tests.cluster.running import PATIENT, WITHIN_S, Nodes
+from tests.waiting import until
 
 import moorline
 from moorline.client.moor import Moor

@@ -17,8 +17,8 @@ from tests.cluster.running import (
     numbered,
     publish,
     stored_cursors,
-    until,
 )
+from tests.waiting import until
 
 import moorline
 from moorline.client.moor import Moor

@@ -8,9 +8,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 from tests.catalog.nodes import pretend
-from tests.cluster.running import SMALL, Nodes, links_of, until
+from tests.cluster.running import SMALL, Nodes, links_of
 from tests.process.nodes import NodeProcess, run_moor
 from tests.process.proving import audited, over, proven
+from tests.waiting import until
 
 import moorline
 from moorline.catalog import Catalog

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from tests.catalog.databases import new_database
-from tests.cluster.running import PATIENT, Nodes, led_by, until
+from tests.cluster.running import PATIENT, Nodes, led_by
 from tests.mqtt.wire_client import WireClient
 from tests.process.nodes import NodeProcess
 from tests.process.proving import audited
 from tests.staging.staged_writes import Stage, committed, staged
 from tests.topics.scenes import Reader
+from tests.waiting import until
 
 import moorline
 from moorline.catalog import EmbeddedPostgres

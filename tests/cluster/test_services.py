@@ -7,9 +7,10 @@ import signal
 from pathlib import Path
 
 import pytest
-from tests.cluster.running import Nodes, until
+from tests.cluster.running import Nodes
 from tests.process.nodes import NodeProcess, run_moor
 from tests.queues.queue_server import Certificates
+from tests.waiting import until
 
 from moorline.catalog import Catalog
 from moorline.catalog.service_audit import OperatorServices

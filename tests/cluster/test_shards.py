@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import pytest
-from tests.cluster.running import Nodes, until
+from tests.cluster.running import Nodes
 from tests.process.nodes import NodeProcess
+from tests.waiting import until
 
 from moorline.client.resolver import Resolver
 from moorline.errors import NotFound

@@ -8,9 +8,10 @@ from typing import Any
 
 import asyncpg
 import pytest
-from tests.cluster.running import Nodes, metric, until
+from tests.cluster.running import Nodes, metric
 from tests.cluster.test_clock import WallClock, configured, started, wall_clock
 from tests.process.nodes import NodeProcess, run_moor
+from tests.waiting import until
 
 import moorline
 from moorline.errors import Denied

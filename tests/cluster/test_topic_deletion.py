@@ -4,7 +4,8 @@ import asyncio
 import signal
 
 import pytest
-from tests.cluster.running import Nodes, until
+from tests.cluster.running import Nodes
+from tests.waiting import until
 
 import moorline
 from moorline.client.moor import Moor

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cluster.running import metric, until
+from tests.cluster.running import metric
 from tests.console.talking import ECHO, ECHOED, FAILED, hear, logged_in, say
 from tests.process.nodes import NodeProcess
+from tests.waiting import until
 from websockets.asyncio.client import ClientConnection
 
 import moorline

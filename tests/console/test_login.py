@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from tests.cluster.running import until
 from tests.console import axe
 from tests.console.looking import shot
 from tests.console.nginx import Nginx, location
@@ -20,6 +19,7 @@ from tests.net.authority import Authority
 from tests.oidc.process import IssuerProcess
 from tests.process.nodes import NodeProcess, run_moor
 from tests.records.browser.chromium import Chromium, Tab, chromium, why_not
+from tests.waiting import until
 
 import moorline
 

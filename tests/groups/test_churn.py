@@ -7,7 +7,8 @@ from itertools import pairwise
 
 import pytest
 from tests.topics.real_node import Connect
-from tests.topics.scenes import Reader, all_there, described, die, is_done, until
+from tests.topics.scenes import Reader, all_there, described, die, is_done
+from tests.waiting import until
 
 import moorline
 from moorline.client.moor import Moor

@@ -18,8 +18,8 @@ from tests.topics.scenes import (
     metric,
     numbered,
     publish_all,
-    until,
 )
+from tests.waiting import until
 
 import moorline
 from moorline.client.moor import Moor

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from tests.process.nodes import NodeProcess
-from tests.topics.scenes import SMALL, Reader, all_there, described, is_done, until
+from tests.topics.scenes import SMALL, Reader, all_there, described, is_done
+from tests.waiting import until
 
 import moorline
 from moorline.core.frames.frame import frames_in

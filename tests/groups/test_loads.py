@@ -6,15 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 from tests.process.nodes import NodeProcess
-from tests.topics.scenes import (
-    SMALL,
-    Reader,
-    described,
-    is_done,
-    is_shared_by,
-    mistakes,
-    until,
-)
+from tests.topics.scenes import SMALL, Reader, described, is_done, is_shared_by, mistakes
+from tests.waiting import until
 
 import moorline
 from moorline.client.moor import Moor

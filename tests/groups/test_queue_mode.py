@@ -13,8 +13,8 @@ from tests.topics.scenes import (
     is_done,
     numbered,
     publish_all,
-    until,
 )
+from tests.waiting import until
 
 import moorline
 from moorline.client.moor import Moor

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 from tests.process.nodes import NodeProcess
-from tests.topics.scenes import described, is_done, metric, mistakes, numbered, publish_all, until
+from tests.topics.scenes import described, is_done, metric, mistakes, numbered, publish_all
+from tests.waiting import until
 
 import moorline
 from moorline.client.moor import Moor

@@ -16,8 +16,8 @@ from tests.topics.scenes import (
     is_shared_by,
     numbered,
     publish_all,
-    until,
 )
+from tests.waiting import until
 
 import moorline
 from moorline.client.moor import Moor

@@ -14,6 +14,7 @@ import pytest
 from tests.kerberos.realm import Realm
 from tests.kerberos.serving import SERVICE, Between, KerberosServer, echo, entered, serving
 from tests.net.proving import Raw
+from tests.waiting import until
 
 from moorline.config.addresses import Address
 from moorline.errors import (
@@ -49,12 +50,6 @@ def alice(realm: Realm, **more: object) -> KerberosCall:
 
 def service(realm: Realm) -> Path:
     return realm.keytab("moorline/127.0.0.1")
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 async def test_a_ticket_proves_a_principal_and_the_link_is_wrapped_both_ways(realm: Realm) -> None:

@@ -4,7 +4,6 @@ import asyncio
 import json
 import re
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,8 @@ import pytest
 from tests.catalog.databases import new_database
 from tests.cluster.running import links_of
 from tests.kerberos.realm import Realm, free_port
-from tests.process.nodes import NodeProcess, eventually, run_moor
+from tests.process.nodes import NodeProcess, run_moor
+from tests.waiting import until
 
 import moorline
 from moorline import KerberosCredentials, KerberosError, Refused
@@ -122,9 +122,6 @@ async def test_nodes_prove_themselves_to_each_other_by_their_keytabs(
             f"--listen=tcp://127.0.0.1:{port}",
             *(f"--set={key}={value}" for key, value in settings.items()),
         )
-
-    async def until(condition: Callable[[], bool]) -> None:
-        await asyncio.to_thread(eventually, condition, within_s=60)
 
     # Each has a name of its own in Kerberos, by the host at which it is reached.
     with (

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 from tests.mqtt.wire_client import Closed, WireClient
-from tests.process.nodes import NodeProcess, eventually, run_moor
+from tests.process.nodes import NodeProcess, run_moor
+from tests.waiting import eventually
 
 from moorline.core.mqtt.packets import Puback, Publish, Unsuback, Unsubscribe, Will
 from moorline.core.mqtt.reason import ReasonCode

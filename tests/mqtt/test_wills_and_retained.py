@@ -7,7 +7,8 @@ from typing import Any
 
 from tests.mqtt.conftest import Join
 from tests.mqtt.wire_client import WireClient
-from tests.process.nodes import NodeProcess, eventually
+from tests.process.nodes import NodeProcess
+from tests.waiting import eventually
 
 from moorline.core.mqtt.packets import (
     MQTT_5,

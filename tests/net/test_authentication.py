@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 from tests.net.proving import (
@@ -19,6 +19,7 @@ from tests.net.proving import (
     serving,
 )
 from tests.net.test_session import Certificates
+from tests.waiting import until
 
 from moorline.core.access.principal import Proof
 from moorline.core.proof import ProofAccepted
@@ -43,13 +44,6 @@ from moorline.wire.frame import LENGTH, frame
 from moorline.wire.link import Challenge, Goodbye, Ping, Pong, Response, Welcome
 from moorline.wire.message import Message
 from moorline.wire.node import Echo, Echoed
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not condition():
-            await asyncio.sleep(0.001)
-
 
 # --- who comes in ---------------------------------------------------------------------------------
 

@@ -3,13 +3,14 @@
 import asyncio
 import random
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trustme
 from tests.net.test_session import Server, serving
+from tests.waiting import until
 
 from moorline.client.connecting import connect
 from moorline.config.addresses import Address
@@ -25,12 +26,6 @@ from moorline.wire.message import Answer, CallsGivenUp
 from moorline.wire.node import Echo, Echoed
 
 WITHIN_S = 30
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(WITHIN_S):
-        while not condition():
-            await asyncio.sleep(0.002)
 
 
 async def cancelled(task: "asyncio.Task[Any]") -> None:

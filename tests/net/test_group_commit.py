@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable
 
 import pytest
+from tests.waiting import until
 
 from moorline.errors import DiskFull, OutcomeUnknown
 from moorline.net import group_commit
@@ -146,12 +147,6 @@ class Scene:
 
 def shown(batch: list[bytes]) -> str:
     return b"".join(batch).decode()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(WITHIN_S):
-        while not condition():
-            await asyncio.sleep(0.001)
 
 
 @pytest.mark.parametrize("quick", [False, True])

@@ -1,14 +1,14 @@
 """Certificates as proofs, over real sockets: whom they prove, who is refused, and when that ends."""
 
-import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from tests.net.authority import CLIENT, DAY, SERVER, Authority, Issued
+from tests.waiting import until
 
 from moorline.client.connecting import Connecting, connect
 from moorline.config.addresses import Address
@@ -32,12 +32,6 @@ from moorline.wire.link import Welcome
 from moorline.wire.node import Echo, Echoed
 
 USERS, NODES = Authority("users"), Authority("nodes")
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not condition():
-            await asyncio.sleep(0.001)
 
 
 class World:

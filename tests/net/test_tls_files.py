@@ -3,13 +3,13 @@
 import asyncio
 import logging
 import os
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from cryptography import x509
 from tests.net.authority import DAY, Authority, Issued, Met, meet
+from tests.waiting import until
 
 from moorline.core.access.certificate import PeerCertificate
 from moorline.errors import ConfigError
@@ -64,12 +64,6 @@ class Files:
 @pytest.fixture
 def made(tmp_path: Path) -> Files:
     return Files(tmp_path)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0.002)
 
 
 async def test_a_renewed_certificate_is_shown_to_the_next_link(made: Files) -> None:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from tests.catalog.databases import empty_database
 from tests.catalog.nodes import pretend
-from tests.cluster.running import until
+from tests.waiting import until
 
 from moorline.catalog import Catalog, EmbeddedPostgres
 from moorline.catalog.home_moves import HomeMoves

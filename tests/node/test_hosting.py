@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.catalog.databases import empty_database
-from tests.cluster.running import until
+from tests.waiting import until
 
 from moorline.catalog import EmbeddedPostgres
 from moorline.config.settings import Config

@@ -7,13 +7,14 @@ import json
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import msgspec
 import pytest
 from tests.net.authority import Authority
 from tests.process.template import copy_catalog
+from tests.waiting import until
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
@@ -68,12 +69,6 @@ async def ask(
             return error.code, json.load(error)["code"]
 
     return await asyncio.to_thread(fetch)
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 async def test_rights_quotas_and_ends_are_those_of_native_sessions(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from tests.process.nodes import NodeProcess, eventually, run_moor
+from tests.process.nodes import NodeProcess, run_moor
+from tests.waiting import eventually
 
 from moorline.config.keys import keys_of
 from moorline.config.load import load

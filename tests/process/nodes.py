@@ -7,8 +7,7 @@ import selectors
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
@@ -151,14 +150,6 @@ def run_moor(
     return subprocess.CompletedProcess(
         done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
     )
-
-
-def eventually(condition: Callable[[], bool], *, within_s: float = 20) -> None:
-    """Waits for a condition, looking often; fails when the time is over."""
-    end = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < end, "the condition did not come true in time"
-        time.sleep(0.01)
 
 
 def processes_in(folder: Path) -> list[int]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -55,12 +55,6 @@ async def over(caller: Caller) -> str:
     """How the link ended."""
     async with asyncio.timeout(WITHIN_S):
         return str(await asyncio.shield(caller.lost))
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(WITHIN_S):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 def audited(node: NodeProcess) -> list[dict[str, Any]]:

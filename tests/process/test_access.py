@@ -11,7 +11,8 @@ import pytest
 from tests.net.authority import Authority, Issued
 from tests.net.proving import Raw, hello
 from tests.process.nodes import NodeProcess
-from tests.process.proving import audited, over, proven, read_audit, until, who
+from tests.process.proving import audited, over, proven, read_audit, who
+from tests.waiting import until
 
 import moorline
 from moorline.client.moor import Moor

@@ -10,7 +10,8 @@ import pytest
 import xxhash
 from tests.net.authority import Authority
 from tests.process.nodes import NodeProcess
-from tests.process.proving import audited, proven, until, who
+from tests.process.proving import audited, proven, who
+from tests.waiting import until
 
 import moorline
 from moorline.client.moor import Moor

@@ -12,7 +12,8 @@ from typing import Any
 import asyncpg
 import pytest
 from tests.catalog.databases import empty_database
-from tests.process.nodes import MOOR, NodeProcess, clean_environment, eventually, run_moor
+from tests.process.nodes import MOOR, NodeProcess, clean_environment, run_moor
+from tests.waiting import eventually
 
 import moorline
 from moorline.catalog import Catalog, EmbeddedPostgres

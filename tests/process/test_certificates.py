@@ -14,7 +14,8 @@ import pytest
 from cryptography import x509
 from tests.net.authority import CLIENT, DAY, SERVER, Authority, Issued
 from tests.process.nodes import NodeProcess
-from tests.process.proving import audited, over, proven, until, who
+from tests.process.proving import audited, over, proven, who
+from tests.waiting import until
 
 import moorline
 from moorline.client.connecting import Connecting

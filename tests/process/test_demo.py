@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.process.nodes import MOOR, clean_environment, eventually, processes_in
+from tests.process.nodes import MOOR, clean_environment, processes_in
+from tests.waiting import eventually
 
 from moorline.demo.acts import together
 from moorline.demo.run import ACTS, acts

@@ -12,7 +12,8 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from tests.process.nodes import NodeProcess, eventually, run_moor
+from tests.process.nodes import NodeProcess, run_moor
+from tests.waiting import eventually, until
 
 import moorline
 from moorline.client.moor import Moor
@@ -158,6 +159,11 @@ async def test_clients_too_many_are_told_and_those_inside_are_served(node: NodeP
                                 said[code] += 1
             assert set(said) == {"welcome", "BUSY"}
             assert said["welcome"] - said["BUSY"] == places - 1, "and the one that was inside"
+
+            async def is_alone() -> bool:
+                return (await inside.describe()).connections == 1
+
+            await until(is_alone, "the places of those who left are free")
     async with moorline.connect(node.address, reconnect=False) as moor:
         assert await moor.echo(b"as before") == b"as before"
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.process.nodes import MOOR, NodeProcess, clean_environment, eventually, run_moor
+from tests.process.nodes import MOOR, NodeProcess, clean_environment, run_moor
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
 

@@ -5,7 +5,8 @@ from collections import Counter
 from pathlib import Path
 
 from tests.process.nodes import NodeProcess
-from tests.process.proving import audited, until
+from tests.process.proving import audited
+from tests.waiting import until
 
 import moorline
 from moorline.net.credentials import TokenCredentials

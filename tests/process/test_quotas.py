@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from tests.mqtt.wire_client import WireClient
 from tests.process.nodes import NodeProcess
-from tests.process.proving import audited, proven, until, who
+from tests.process.proving import audited, proven, who
 from tests.staging.staged_writes import committed, staged
+from tests.waiting import until
 
 import moorline
 from moorline.client.moor import Moor

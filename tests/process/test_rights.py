@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 import pytest
 from tests.process.nodes import NodeProcess, run_moor
-from tests.process.proving import audited, until
+from tests.process.proving import audited
 from tests.topics.scenes import Reader
+from tests.waiting import until
 
 import moorline
 from moorline.client.group import Group

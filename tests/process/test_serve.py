@@ -16,14 +16,8 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from tests.process.nodes import (
-    MOOR,
-    NodeProcess,
-    clean_environment,
-    eventually,
-    processes_in,
-    run_moor,
-)
+from tests.process.nodes import MOOR, NodeProcess, clean_environment, processes_in, run_moor
+from tests.waiting import eventually
 
 import moorline
 from moorline.limits import STOP_MS_MAX

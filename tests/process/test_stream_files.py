@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from tests.cluster.running import metric
-from tests.process.nodes import NodeProcess, eventually, run_moor
+from tests.process.nodes import NodeProcess, run_moor
+from tests.waiting import eventually
 
 import moorline
 

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 from tests.process.nodes import NodeProcess
-from tests.values.world import until
+from tests.waiting import until
 
 from moorline.client.connecting import connect
 from moorline.client.credentials import ClientProof

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 
 import trustme
@@ -133,12 +133,6 @@ async def queue_server(
         yield made
     finally:
         await made.close()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(WITHIN_S):
-        while not condition():
-            await asyncio.sleep(0.001)
 
 
 async def take(messages: AsyncIterator[Message]) -> Message:

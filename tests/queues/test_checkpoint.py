@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.queues.queue_server import ROOMY, WITHIN_S, QueueServer, queue_server, take, until
+from tests.queues.queue_server import ROOMY, WITHIN_S, QueueServer, queue_server, take
+from tests.waiting import until
 
 from moorline.client.moor import Moor
 from moorline.client.queue import Queue

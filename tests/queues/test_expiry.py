@@ -5,7 +5,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.queues.queue_server import QueueServer, queue_server, take, tried, until
+from tests.queues.queue_server import QueueServer, queue_server, take, tried
+from tests.waiting import until
 
 from moorline.config.settings import Queues as Settings
 from moorline.core.queue.queue import Queue

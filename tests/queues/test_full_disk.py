@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 from tests.access.granted import as_before_rows, unguarded
-from tests.queues.queue_server import WITHIN_S, until
+from tests.queues.queue_server import WITHIN_S
+from tests.waiting import until
 
 from moorline.client.connecting import connect
 from moorline.config.addresses import Address

@@ -9,8 +9,8 @@ import pytest
 from tests.access.granted import GivenRights
 from tests.catalog.databases import new_database
 from tests.catalog.nodes import pretend
-from tests.cluster.running import until
 from tests.journal.queues.stores import OPTIONS, now, opened
+from tests.waiting import until
 
 from moorline.catalog import Catalog, EmbeddedPostgres
 from moorline.catalog.homes import LAST_ID, HomeRow, Homes

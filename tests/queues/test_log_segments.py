@@ -3,8 +3,8 @@
 import errno
 
 import pytest
-from tests.queues.queue_server import until
 from tests.queues.test_full_disk import SETTINGS, broker_on, committed, filled
+from tests.waiting import until
 
 from moorline.journal.disk import DiskFile
 from moorline.journal.queues.offline import viewed

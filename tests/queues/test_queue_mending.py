@@ -17,8 +17,8 @@ from tests.queues.queue_server import (
     queue_server,
     take,
     tried,
-    until,
 )
+from tests.waiting import until
 
 from moorline import limits
 from moorline.client.moor import Moor

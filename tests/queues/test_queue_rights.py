@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 from tests.access.rows import operator
-from tests.queues.queue_server import SMALL, Certificates, queue_server, take, until
+from tests.queues.queue_server import SMALL, Certificates, queue_server, take
+from tests.waiting import until
 
 from moorline.client.moor import Moor
 from moorline.core.access.principal import EVERYONE

@@ -4,7 +4,8 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.queues.queue_server import SMALL, WITHIN_S, queue_server, take, tried, until
+from tests.queues.queue_server import SMALL, WITHIN_S, queue_server, take, tried
+from tests.waiting import until
 
 from moorline.client.moor import Moor
 from moorline.client.queue import Queue as ClientQueue

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from tests.queues.queue_server import ROOMY, WITHIN_S, queue_server, take, tried, until
+from tests.queues.queue_server import ROOMY, WITHIN_S, queue_server, take, tried
+from tests.waiting import until
 
 from moorline.client.moor import Moor
 from moorline.client.queue import Message

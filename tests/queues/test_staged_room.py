@@ -4,7 +4,8 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.queues.queue_server import ROOMY, WITHIN_S, queue_server, until
+from tests.queues.queue_server import ROOMY, WITHIN_S, queue_server
+from tests.waiting import until
 
 from moorline.errors import OutcomeUnknown
 from moorline.staging.queue_commits import durable

@@ -37,15 +37,6 @@ AS_JSON = "moorline.records.json"
 AS_MSGPACK = "moorline.records.msgpack"
 
 
-async def until(condition: Callable[[], object], what: str = "") -> None:
-    try:
-        async with asyncio.timeout(PATIENCE_S):
-            while not condition():
-                await asyncio.sleep(0.005)
-    except TimeoutError:
-        raise AssertionError(f"not in {PATIENCE_S} s: {what}") from None
-
-
 class Held:
     """What a client holds of one table. Its digest is compared at every end of a sync."""
 

@@ -4,8 +4,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.records.clients import Held, RecordClient, client, until
+from tests.records.clients import Held, RecordClient, client
 from tests.records.site import Site, opened_site, url_of
+from tests.waiting import until
 
 import moorline
 from moorline.catalog import EmbeddedPostgres

@@ -5,9 +5,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.records.clients import Held, client, until
+from tests.records.clients import Held, client
 from tests.records.site import Site, opened_site, url_of
 from tests.records.test_key_set import turns_of_others
+from tests.waiting import until
 
 from moorline.catalog import EmbeddedPostgres
 from moorline.core.records.filter import Filter, parsed

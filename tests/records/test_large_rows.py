@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.records.clients import AS_JSON, AS_MSGPACK, PATIENCE_S, Held, client, until
+from tests.records.clients import AS_JSON, AS_MSGPACK, PATIENCE_S, Held, client
 from tests.records.site import Site, opened_site, url_of
+from tests.waiting import until
 
 import moorline
 from moorline.catalog import EmbeddedPostgres

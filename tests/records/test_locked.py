@@ -7,8 +7,9 @@ from pathlib import Path
 
 import asyncpg
 import pytest
-from tests.records.clients import AS_JSON, Held, client, until
+from tests.records.clients import AS_JSON, Held, client
 from tests.records.site import Site, opened_site, url_of
+from tests.waiting import until
 
 from moorline.catalog import EmbeddedPostgres
 

@@ -12,7 +12,8 @@ from bench.record_clients import WORKERS, Meter, make_table
 from bench.record_sockets import Sockets
 from bench.worker import Worker
 from tests.catalog.databases import new_database
-from tests.records.clients import Held, RecordClient, client, until
+from tests.records.clients import Held, RecordClient, client
+from tests.waiting import until
 
 import moorline
 from moorline.catalog import EmbeddedPostgres

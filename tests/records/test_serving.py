@@ -10,8 +10,9 @@ from typing import Any
 import asyncpg
 import pytest
 from tests.core.records.known_ranges import ranges_text
-from tests.records.clients import AS_JSON, AS_MSGPACK, PATIENCE_S, Held, client, until
+from tests.records.clients import AS_JSON, AS_MSGPACK, PATIENCE_S, Held, client
 from tests.records.site import Site, opened_site, url_of
+from tests.waiting import until
 
 from moorline.catalog import EmbeddedPostgres
 from moorline.records import offer

@@ -10,8 +10,9 @@ from typing import cast
 import asyncpg
 import pytest
 from tests.process.nodes import NodeProcess
-from tests.records.clients import Held, RecordClient, client, until
+from tests.records.clients import Held, RecordClient, client
 from tests.records.site import Site, opened_site, url_of
+from tests.waiting import until
 
 from moorline.catalog import EmbeddedPostgres
 from moorline.catalog.address import LOST_ERRORS

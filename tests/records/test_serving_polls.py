@@ -10,8 +10,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.records.clients import Held, until
+from tests.records.clients import Held
 from tests.records.site import Site, opened_site
+from tests.waiting import until
 
 from moorline.catalog import EmbeddedPostgres
 from moorline.node.node import Node

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.records.clients import Held, RecordClient, client, until
+from tests.records.clients import Held, RecordClient, client
 from tests.records.site import Site, opened_site, url_of
+from tests.waiting import until
 from websockets.exceptions import InvalidStatus
 
 import moorline

@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.records.clients import Held, client, until
+from tests.records.clients import Held, client
 from tests.records.site import Site, opened_site, url_of
+from tests.waiting import until
 
 from moorline.catalog import EmbeddedPostgres
 from moorline.core.sets.digest import Digest

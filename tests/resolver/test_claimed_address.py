@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 import pytest
-from tests.cluster.running import until
+from tests.waiting import until
 
 from moorline.config.addresses import Address
 from moorline.limits import RESOLVER_LOOKUPS_MAX, RESOLVER_LOOKUPS_PER_PRINCIPAL_MAX

@@ -1,11 +1,9 @@
 """What a publisher may not publish any more is not found any more, whether it is honest or not."""
 
-import asyncio
-from collections.abc import Callable
-
 from tests.access.world import STALE_MS
 from tests.resolver.publishing import WirePublisher, codes
 from tests.resolver.server import OPEN_TO_ALL, ResolverServer
+from tests.waiting import until
 
 from moorline.core.access.right import DEFAULT as MAKE_DEFAULT
 from moorline.core.access.right import PUBLISH
@@ -18,12 +16,6 @@ from moorline.wire.resolver import PathsChanged, PathsWatched, RightsChanged, Wa
 
 BOB = Row("/bob", "bob", grants=PUBLISH | MAKE_DEFAULT)
 NOTHING = Row("/bob", "bob")
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 def paths_of(server: ResolverServer) -> set[str]:

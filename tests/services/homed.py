@@ -10,8 +10,9 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tests.catalog.nodes import pretend
-from tests.queues.queue_server import Certificates, until
+from tests.queues.queue_server import Certificates
 from tests.services.service_server import QUICK, ServiceServer
+from tests.waiting import until
 
 from moorline.catalog import Catalog
 from moorline.catalog.homes import Homes

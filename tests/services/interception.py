@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.queues.queue_server import until
+from tests.waiting import until
 
 from moorline.net import native as net_native
 from moorline.wire import frame as wire_frame

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from tests.access.rows import Rowed, operator
-from tests.queues.queue_server import WITHIN_S, Certificates, until
+from tests.queues.queue_server import WITHIN_S, Certificates
+from tests.waiting import until
 
 from moorline.catalog import Catalog
 from moorline.client.associations import Associations

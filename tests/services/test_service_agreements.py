@@ -3,8 +3,8 @@
 import asyncio
 
 import pytest
-from tests.queues.queue_server import until
 from tests.services.service_server import ServiceServer, associated, within
+from tests.waiting import until
 
 from moorline.client.moor import Moor
 from moorline.core.sets.digest import Digest

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 from tests.catalog.databases import new_database
-from tests.queues.queue_server import Certificates, until
+from tests.queues.queue_server import Certificates
 from tests.services.homed import Homed, away, every, homed, spread, whole
 from tests.services.service_server import take
+from tests.waiting import until
 
 from moorline.catalog import EmbeddedPostgres
 from moorline.catalog.services import Part

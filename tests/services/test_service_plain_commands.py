@@ -3,9 +3,9 @@
 import asyncio
 
 import pytest
-from tests.queues.queue_server import until
 from tests.services.interception import Gate, Sniffer
 from tests.services.service_server import ServiceServer, associated, make_queues, take, within
+from tests.waiting import until
 
 from moorline.client.moor import Moor
 from moorline.core.sets.digest import Digest

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import pytest
 from tests.access.world import STALE_MS
-from tests.queues.queue_server import until
 from tests.services.interception import Gate
 from tests.services.service_server import (
     ServiceServer,
@@ -18,6 +17,7 @@ from tests.services.service_server import (
     unsubscribe,
     within,
 )
+from tests.waiting import until
 
 from moorline.client.moor import Moor
 from moorline.core.access.right import ADMINISTER, LIST, PUBLISH, SUBSCRIBE

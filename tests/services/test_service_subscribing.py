@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.queues.queue_server import WITHIN_S, Certificates, until
+from tests.queues.queue_server import WITHIN_S, Certificates
 from tests.services.interception import Sniffer
 from tests.services.service_server import (
     ServiceServer,
@@ -18,6 +18,7 @@ from tests.services.service_server import (
     take,
     within,
 )
+from tests.waiting import until
 
 from moorline.catalog import Catalog
 from moorline.config.settings import Queues as Settings

@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.queues.queue_server import WITHIN_S, until
+from tests.queues.queue_server import WITHIN_S
 from tests.services.interception import Gate, Sniffer
 from tests.services.service_server import ServiceServer, associated, make_queues, take, within
+from tests.waiting import until
 
 from moorline.client.queue import Message as QueueMessage
 from moorline.core.sets.digest import Digest

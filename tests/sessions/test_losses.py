@@ -7,16 +7,8 @@ from pathlib import Path
 
 import pytest
 from tests.process.nodes import NodeProcess
-from tests.topics.scenes import (
-    SMALL,
-    WITHIN_S,
-    Reader,
-    described,
-    is_done,
-    mistakes,
-    until,
-    without,
-)
+from tests.topics.scenes import SMALL, WITHIN_S, Reader, described, is_done, mistakes, without
+from tests.waiting import until
 
 import moorline
 from moorline.client.moor import Moor

@@ -14,8 +14,8 @@ from tests.topics.scenes import (
     is_shared_by,
     numbered,
     publish_all,
-    until,
 )
+from tests.waiting import until
 
 from moorline.client.moor import Moor
 from moorline.config.addresses import listen_address

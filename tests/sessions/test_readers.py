@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 from tests.topics.real_node import Connect
-from tests.topics.scenes import WITHIN_S, described, numbered, until
+from tests.topics.scenes import WITHIN_S, described, numbered
+from tests.waiting import until
 
 import moorline
 from moorline.client.moor import Moor

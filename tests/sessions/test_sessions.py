@@ -18,8 +18,8 @@ from tests.topics.scenes import (
     mistakes,
     numbered,
     publish_all,
-    until,
 )
+from tests.waiting import until
 
 import moorline
 

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.process.nodes import NodeProcess, eventually
+from tests.process.nodes import NodeProcess
 from tests.spark.archives import archive_of, messages_in, source_of, told_by, verified
 from tests.spark.conftest import SMALL_GENERATIONS
 from tests.spark.publishing import COUNT, number_of, publish
+from tests.waiting import eventually
 
 from moorline.errors import MessagesGone
 from moorline.spark.jobs.archive import ArchiveOptions, archive

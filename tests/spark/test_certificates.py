@@ -11,8 +11,9 @@ import pyarrow as pa
 import pytest
 import trustme
 from pyspark.sql.types import StructType
-from tests.process.nodes import NodeProcess, eventually
+from tests.process.nodes import NodeProcess
 from tests.spark.proxy import Door
+from tests.waiting import eventually
 
 from moorline.errors import Untrusted
 from moorline.spark.group_reader import stream_reader

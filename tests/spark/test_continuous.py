@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.process.nodes import MOOR, NodeProcess, clean_environment, eventually
+from tests.process.nodes import MOOR, NodeProcess, clean_environment
 from tests.spark.archives import filled, messages_in, verified
 from tests.spark.conftest import SMALL_GENERATIONS
 from tests.spark.publishing import COUNT, message, publish
+from tests.waiting import eventually
 
 from moorline.spark.jobs.archive_files import Archive
 

@@ -8,9 +8,10 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from tests.client.proving_node import secret_file
-from tests.process.nodes import NodeProcess, eventually
+from tests.process.nodes import NodeProcess
 from tests.process.proving import audited
 from tests.spark.conftest import SMALL_GENERATIONS
+from tests.waiting import eventually
 
 import moorline
 

@@ -16,15 +16,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 from tests.process.nodes import NodeProcess
 from tests.spark.conftest import SOURCES
-from tests.topics.scenes import (
-    Reader,
-    described,
-    is_done,
-    is_shared_by,
-    numbered,
-    publish_all,
-    until,
-)
+from tests.topics.scenes import Reader, described, is_done, is_shared_by, numbered, publish_all
+from tests.waiting import until
 
 import moorline
 from moorline.core.stream import Extent, Stream

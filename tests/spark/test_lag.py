@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.process.nodes import NodeProcess, eventually
+from tests.process.nodes import NodeProcess
 from tests.spark.publishing import Message
+from tests.waiting import eventually
 
 import moorline.spark
 from moorline.spark.lag import Lag, lag_in, lag_of

@@ -9,7 +9,8 @@ from pyspark.sql import SparkSession
 from tests.mqtt.wire_client import WireClient
 from tests.process.nodes import NodeProcess
 from tests.spark.conftest import SMALL_GENERATIONS
-from tests.topics.scenes import described, is_shared_by, until
+from tests.topics.scenes import described, is_shared_by
+from tests.waiting import until
 
 import moorline
 from moorline.core.mqtt.packets import Puback, Publish

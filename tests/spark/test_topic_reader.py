@@ -12,7 +12,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-from tests.process.nodes import NodeProcess, eventually
+from tests.process.nodes import NodeProcess
 from tests.spark.publishing import (
     COUNT,
     Message,
@@ -22,6 +22,7 @@ from tests.spark.publishing import (
     read,
     ttl_s_of,
 )
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(300)]
 

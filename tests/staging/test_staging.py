@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from tests.process.nodes import NodeProcess
 from tests.staging.staged_writes import Rows, aborted, committed, published, staged
-from tests.topics.scenes import until
+from tests.waiting import until
 
 import moorline
 from moorline.client.moor import Moor

@@ -15,7 +15,8 @@ from tests.staging.staged_writes import (
     staged,
     was_killed,
 )
-from tests.topics.scenes import SMALL, until
+from tests.topics.scenes import SMALL
+from tests.waiting import until
 
 import moorline
 from moorline.client.moor import Moor

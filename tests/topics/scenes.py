@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Self
 
 from tests.process.nodes import NodeProcess
+from tests.waiting import until
 
 import moorline
 from moorline.client.moor import Moor
@@ -77,14 +78,6 @@ class Reader:
     async def stop(self) -> None:
         self._task.cancel()
         await asyncio.wait([self._task])
-
-
-async def until(condition: Callable[[], bool], *, within_s: float = WITHIN_S) -> None:
-    """Waits for a condition, looking often."""
-    end = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < end, "it did not come true in time"
-        await asyncio.sleep(0.005)
 
 
 async def described(

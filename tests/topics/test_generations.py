@@ -16,9 +16,9 @@ from tests.topics.scenes import (
     is_shared_by,
     metric,
     mistakes,
-    until,
     without,
 )
+from tests.waiting import until
 
 from moorline.client.moor import Moor
 

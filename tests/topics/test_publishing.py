@@ -4,7 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.topics.real_node import Connect
-from tests.topics.scenes import Reader, described, each_once, is_done, numbered, publish_all, until
+from tests.topics.scenes import Reader, described, each_once, is_done, numbered, publish_all
+from tests.waiting import until
 
 import moorline
 from moorline.client.moor import Moor

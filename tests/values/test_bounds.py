@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 from tests.process.nodes import run_moor
-from tests.values.world import Values, until
+from tests.values.world import Values
+from tests.waiting import until
 
 from moorline.errors import CallFailed
 from moorline.limits import CALLS_IN_FLIGHT_MAX, WRITES_AHEAD_MAX

@@ -17,7 +17,8 @@ from chaos.proxy import LinkProxy
 from tests.process.nodes import clean_environment
 from tests.resolver.publishing import codes
 from tests.resolver.server import ResolverServer
-from tests.values.world import Values, until
+from tests.values.world import Values
+from tests.waiting import until
 
 from moorline.client.values.subscription import Kind, ValueSubscription
 from moorline.config.addresses import listen_address

@@ -7,7 +7,8 @@ from functools import partial
 from typing import Any
 
 import pytest
-from tests.values.world import Values, until
+from tests.values.world import Values
+from tests.waiting import until
 
 from moorline.client.values.subscriber import Subscriber
 from moorline.client.values.subscription import Kind, ValueSubscription

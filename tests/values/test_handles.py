@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
-from tests.values.world import Values, until
+from tests.values.world import Values
+from tests.waiting import until
 
 from moorline.client.values.subscriber import Subscriber
 from moorline.errors import ConnectionLost, NoSuchValue, SubscriptionEnded, Unreachable

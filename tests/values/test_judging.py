@@ -6,7 +6,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 from tests.resolver.server import ResolverServer
-from tests.values.world import Values, until
+from tests.values.world import Values
+from tests.waiting import until
 
 from moorline.client.resolution import Grant, Resolution
 from moorline.client.resolver import Resolver

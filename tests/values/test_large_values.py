@@ -3,7 +3,8 @@
 from typing import Any
 
 import pytest
-from tests.values.world import Values, until
+from tests.values.world import Values
+from tests.waiting import until
 
 from moorline.client.values.frames import check_length, size_of
 from moorline.client.values.subscription import ValueSubscription

@@ -8,7 +8,8 @@ import pytest
 from chaos.proxy import LinkProxy
 from tests.resolver.publishing import codes
 from tests.resolver.server import ResolverServer
-from tests.values.world import Values, until
+from tests.values.world import Values
+from tests.waiting import until
 
 from moorline.client.values.figures import watch_publisher
 from moorline.client.values.publisher import MemberFacts, Publisher, PublisherSettings

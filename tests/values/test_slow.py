@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 from tests.values.test_tokens import granted, link_to
-from tests.values.world import Values, until
+from tests.values.world import Values
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 

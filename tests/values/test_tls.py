@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 import trustme
 from tests.process.nodes import NodeProcess
-from tests.values.world import until
+from tests.waiting import until
 
 from moorline.client.credentials import NO_PROOF, ClientIdentity
 from moorline.client.values.link import LinkSettings, PublisherLink

@@ -1,7 +1,5 @@
 """Publishers and subscribers around one resolver, in the test's own process."""
 
-import asyncio
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -33,13 +31,3 @@ class Values:
             settings=SubscriberSettings(**quick),
         )
         return await self._stack.enter_async_context(made)
-
-
-async def until(condition: Callable[[], bool], what: str, within_s: float = 20.0) -> None:
-    """Waits for a condition; fails with what it was."""
-    try:
-        async with asyncio.timeout(within_s):
-            while not condition():
-                await asyncio.sleep(0.005)
-    except TimeoutError:
-        raise AssertionError(f"not within {within_s} s: {what}") from None

@@ -3,7 +3,6 @@
 It replays while its log reaches back, answers by digest, or sends all; and fails as a test asks for.
 """
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from functools import partial
@@ -310,10 +309,3 @@ def sketch_salt() -> Salt:
 
 def prefix_of(digits: str) -> Prefix:
     return Prefix(4 * len(digits), int(digits, 16) if digits else 0)
-
-
-async def until(met: Any, seconds: float = 30.0) -> None:
-    """Waits for a condition; what it is waits for is said by its failure."""
-    async with asyncio.timeout(seconds):
-        while not met():
-            await asyncio.sleep(0.005)

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from tests.client.records.conftest import is_equal, kinds, opened, read
-from tests.client.records.table_node import NAMED, ServedTable, TableNode, until
+from tests.client.records.table_node import NAMED, ServedTable, TableNode
+from tests.waiting import until
 
 import moorline
 from moorline.client.records.asked import Asked

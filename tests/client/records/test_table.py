@@ -3,10 +3,12 @@
 import asyncio
 import contextlib
 import random
+from functools import partial
 
 import pytest
 from tests.client.records.conftest import SOON, is_equal, kinds, opened, read
-from tests.client.records.table_node import NAMED, ServedTable, TableNode, until
+from tests.client.records.table_node import NAMED, ServedTable, TableNode
+from tests.waiting import until
 
 import moorline
 from moorline.errors import BadFilter, NoSuchTable, Unsupported
@@ -90,6 +92,10 @@ async def test_t24_random_mixes_on_a_thousand_records(
     for key in range(1_000):
         served.put(key, "NEW", workspace_id=chance.randrange(3))
     async with opened(node, where={"workspace_id": 1}) as table:
+
+        def has_synced_since(syncs: int) -> bool:
+            return len(node.hows) > syncs and table.is_synced
+
         for _ in range(3):
             for _ in range(chance.choice((0, 1, 20, 2_000))):
                 key = chance.randrange(1_500)
@@ -101,7 +107,7 @@ async def test_t24_random_mixes_on_a_thousand_records(
                 served.forgotten = len(served.log)
             syncs = len(node.hows)
             node.cut()
-            await until(lambda count=syncs: len(node.hows) > count and table.is_synced)
+            await until(partial(has_synced_since, syncs))
             assert is_equal(table, served, workspace_id=1)
 
 
@@ -296,7 +302,7 @@ async def test_a_node_without_the_role_is_passed_over_also_when_a_copy_comes_bac
             for key in range(20, 26):
                 served.put(key, "LATER")
                 node.cut()
-                await until(lambda key=key: key in table.rows)
+                await until(partial(lambda key: key in table.rows, key))
             await table.synced()
             assert is_equal(table, served)
         assert not others[0].heard

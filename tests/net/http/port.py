@@ -4,7 +4,7 @@ import asyncio
 import base64
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import TypeVar
 
 from tests.access.directory import LIGHT, Directory
@@ -30,12 +30,6 @@ from moorline.wire.websocket import frame_text
 
 MECHANISMS = ("certificate", "password", "token", "anonymous")
 PATIENCE_S = 60
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not condition():
-            await asyncio.sleep(0.001)
 
 
 class Heard:

@@ -6,9 +6,10 @@ import socket
 from typing import Any
 
 import pytest
-from tests.net.http.port import PATIENCE_S, Port, is_closed, opened, until
+from tests.net.http.port import PATIENCE_S, Port, is_closed, opened
 from tests.net.http.test_requests import few
 from tests.net.http.test_websocket import UPGRADE
+from tests.waiting import until
 
 from moorline.net.acceptor import Acceptor
 from moorline.net.http import server

@@ -3,9 +3,10 @@
 import asyncio
 
 import pytest
-from tests.net.http.port import Port, answer_of, is_closed, opened, until
+from tests.net.http.port import Port, answer_of, is_closed, opened
 from tests.net.http.test_requests import few
 from tests.net.http.test_websocket import frame, raw
+from tests.waiting import until
 
 from moorline.limits import (
     HTTP_REQUEST_BYTES_MAX,

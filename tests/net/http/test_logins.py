@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from tests.net.authority import Authority, Issued
-from tests.net.http.port import Port, answer_of, basic, is_closed, opened, until
+from tests.net.http.port import Port, answer_of, basic, is_closed, opened
+from tests.waiting import until
 from tests.wire.bearer import bearer_item
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus

@@ -4,7 +4,8 @@ import asyncio
 import json
 
 import pytest
-from tests.net.http.port import Port, answer_of, is_closed, opened, until
+from tests.net.http.port import Port, answer_of, is_closed, opened
+from tests.waiting import until
 
 from moorline.core.descriptors import Descriptors, Shares, Use
 from moorline.limits import HTTP_HEADERS_MAX, HTTP_REQUEST_BYTES_MAX

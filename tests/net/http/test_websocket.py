@@ -5,7 +5,8 @@ import os
 import zlib
 
 import pytest
-from tests.net.http.port import Port, answer_of, is_closed, opened, until
+from tests.net.http.port import Port, answer_of, is_closed, opened
+from tests.waiting import until
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 

@@ -24,7 +24,7 @@ from tests.records.browser.scripts import (
     opened,
     rows_of,
 )
-from tests.records.clients import until
+from tests.waiting import until
 
 from moorline.limits import RECORDS_POLL_BYTES_MAX
 

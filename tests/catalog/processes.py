@@ -1,20 +1,8 @@
-"""Waits for conditions, and looks at processes."""
+"""Looks at processes."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 WAIT_S_MAX = 30
-
-
-async def until(condition: Callable[[], object | Awaitable[object]]) -> None:
-    """Returns when the condition, which may be a coroutine function, is true."""
-    async with asyncio.timeout(WAIT_S_MAX):
-        while True:
-            held = condition()
-            if await held if isinstance(held, Awaitable) else held:
-                return
-            await asyncio.sleep(0.005)
 
 
 def is_running(pid: int) -> bool:
