@@ -5,6 +5,7 @@ the disk with it.
 """
 
 import contextlib
+import itertools
 import os
 import shutil
 import subprocess
@@ -18,7 +19,8 @@ ANSWER_S_MAX = 20
 class SmallDisk:
     """`folder` is where the node sees it, `outside` where we do."""
 
-    def __init__(self, folder: Path, size_mib: int = 256) -> None:
+    def __init__(self, folder: Path, size_mib: int = 256, files_max: int = 0) -> None:
+        """With a bound of its files and folders, if one is given: a disk may be full by that too."""
         self.folder = folder
         self.why_not = ""
         """Why this machine gives no such disk; empty if it does."""
@@ -28,7 +30,8 @@ class SmallDisk:
         if shutil.which("unshare") is None or shutil.which("nsenter") is None:
             self.why_not = "no unshare or nsenter on this machine"
             return
-        script = f"mount -t tmpfs -o size={size_mib}m small {folder} && echo mounted && exec cat"
+        options = f"size={size_mib}m" + (f",nr_inodes={files_max}" if files_max else "")
+        script = f"mount -t tmpfs -o {options} small {folder} && echo mounted && exec cat"
         holder = subprocess.Popen(
             ["unshare", *self._rights, "sh", "-c", script],
             stdin=subprocess.PIPE,
@@ -62,6 +65,17 @@ class SmallDisk:
         if taken > 0:
             with (self.outside / "ballast").open("ab") as file:
                 os.posix_fallocate(file.fileno(), file.tell(), taken)
+
+    def fill_files(self) -> None:
+        """Takes all places for files, and no room: what is there may grow, and nothing can be made."""
+        names = self.outside / "ballast-of-names"
+        names.mkdir()
+        with contextlib.suppress(OSError):
+            for number in itertools.count():
+                (names / str(number)).touch()
+
+    def empty_files(self) -> None:
+        shutil.rmtree(self.outside / "ballast-of-names")
 
     def empty(self) -> None:
         (self.outside / "ballast").unlink(missing_ok=True)

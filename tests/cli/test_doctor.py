@@ -141,9 +141,20 @@ def test_damaged_files_are_found_and_left_as_they_are(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
+def test_a_node_on_which_nothing_is_has_nothing_that_is_whole(tmp_path: Path) -> None:
+    with NodeProcess(tmp_path / "data") as node:
+        assert node.stop() == 0
+    done = run_moor("doctor", f"--data={tmp_path / 'data'}", "--json", "--listen=tcp://127.0.0.1:0")
+    (files,) = [one for one in json.loads(done.stdout) if one["what"] == "files"]
+    assert files["state"] == "skipped"
+    assert "nothing to check" in files["said"]
+
+
+@pytest.mark.process
 def test_a_node_that_runs_is_asked(tmp_path: Path) -> None:
     where = f"--data={tmp_path / 'data'}"
     with NodeProcess(tmp_path / "data") as node:
+        assert run_moor("topic", "publish", "t", "something", where).returncode == 0
         done = run_moor("doctor", where, "--json")
         findings = {one["what"]: one["state"] for one in json.loads(done.stdout)}
         assert (findings["node"], findings["files"], findings["ports"]) == (

@@ -10,12 +10,17 @@ from moorline.core.frames.frame import encode_headers
 from moorline.core.trace import (
     COMMIT,
     PUBLISH,
+    SEND,
+    QueueTraced,
     Span,
     encoded,
+    is_chosen,
+    may_have_chosen,
     may_have_traced,
     traced_in,
     traced_of_block,
 )
+from moorline.ids import text_of
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 PARENT = f"00-{TRACE}-{SPAN}-01"
@@ -92,6 +97,34 @@ def test_every_node_finds_the_same_ids_and_no_two_messages_share_one() -> None:
     assert (again.trace, again.span(COMMIT)) == (first.trace, first.span(COMMIT))
     (elsewhere, _) = traced_in(block.data, "n2", 0, 1)
     assert elsewhere.trace != first.trace
+
+
+@pytest.mark.parametrize("one_in", [1, 2, 7, 100])
+def test_one_in_so_many_of_the_changes_to_queues_is_chosen_odd_and_even_ones(one_in: int) -> None:
+    chosen = [number for number in range(2_000 * one_in) if is_chosen(number, one_in)]
+    assert len(chosen) == 2_000
+    odd = sum(number % 2 for number in chosen)
+    assert 900 < odd < 1_100, "who sends and acknowledges in turn is met"
+    for first in range(0, 50 * one_in, 13):
+        for upto in (first + 1, first + one_in // 2 + 1, first + 3 * one_in):
+            found = any(first <= number < upto for number in chosen)
+            assert may_have_chosen(first, upto, one_in) == found
+
+
+def test_of_queues_nothing_is_chosen_where_nothing_is_wanted() -> None:
+    assert not any(is_chosen(number, 0) for number in range(100))
+    assert not may_have_chosen(0, 1_000, 0)
+
+
+def test_a_message_of_a_queue_has_ids_of_its_own_and_no_id_to_send_to() -> None:
+    queue = bytes(range(24))
+    first, second = QueueTraced(queue, 7, 1_000), QueueTraced(queue, 8, 1_000)
+    assert len({first.trace, second.trace, QueueTraced(bytes(24), 7, 1_000).trace}) == 3
+    assert len({first.span(SEND), first.span(COMMIT), second.span(SEND)}) == 3
+    assert first.span(SEND) == QueueTraced(queue, 7, 1_000).span(SEND)
+    assert (len(first.trace), len(first.span(SEND))) == (32, 16)
+    assert text_of(queue).startswith(first.name)
+    assert len(first.name) == 8
 
 
 def test_a_collector_is_told_in_the_words_of_otlp() -> None:

@@ -1,9 +1,11 @@
 """A cut of a node whose threads are all busy: senders wait for the files, and not for those who read some."""
 
 import asyncio
+import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.catalog.databases import empty_database
@@ -19,11 +21,9 @@ from moorline.node.node import Node
 pytestmark = pytest.mark.process
 
 
-async def test_a_cut_waits_for_no_thread_of_others(
-    postgres: EmbeddedPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings = Config(
-        data=str(tmp_path),
+async def settings_in(folder: Path, postgres: EmbeddedPostgres) -> Config:
+    return Config(
+        data=str(folder),
         node="a",
         catalog=await empty_database(postgres),
         listen=["tcp://127.0.0.1:0"],
@@ -31,6 +31,50 @@ async def test_a_cut_waits_for_no_thread_of_others(
         mqtt=[],
         roles=["broker"],
     )
+
+
+async def test_a_cut_whose_client_is_gone_stands_in_nobodys_way(
+    postgres: EmbeddedPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = list[MoorlineError]()
+    node = HostedNode(await settings_in(tmp_path, postgres), Node, failed.append, tmp_path)
+    await node.open()
+    held, goes_on = threading.Event(), threading.Event()
+    remove = shutil.rmtree
+
+    def slow(*given: Any, **options: Any) -> None:
+        """Of the first cut: what a disk may take for it."""
+        if not held.is_set():
+            held.set()
+            goes_on.wait(60)
+        remove(*given, **options)
+
+    monkeypatch.setattr(shutil, "rmtree", slow)
+    try:
+        assert node.node is not None
+        address = str(node.node.addresses[0])
+        async with moorline.connect(address, reconnect=False) as moor:
+            first = await moor.cluster.back_up()
+        async with moorline.connect(address, reconnect=False) as moor:
+            assert await asyncio.to_thread(held.wait, 20), (
+                "the first one is ended, and takes its time"
+            )
+            again = asyncio.create_task(moor.cluster.back_up())
+            await asyncio.sleep(0)
+            # Behind it on the same connection: what is answered now was heard after it.
+            await moor.describe()
+            goes_on.set()
+            assert (await again).cut != first.cut
+    finally:
+        goes_on.set()
+        await node.close()
+    assert not failed
+
+
+async def test_a_cut_waits_for_no_thread_of_others(
+    postgres: EmbeddedPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = await settings_in(tmp_path, postgres)
     failed = list[MoorlineError]()
     node = HostedNode(settings, Node, failed.append, tmp_path)
     await node.open()

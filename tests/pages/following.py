@@ -33,6 +33,8 @@ from tests.process.warm import sockets
 ROOT = Path(__file__).parents[2]
 SHIM = Path(__file__).with_name("warm_moor.py")
 PATIENCE_S = 60
+ENDED_S = 20
+"""What a node takes to stop, and more."""
 END = "\x1e"
 """Printed by the shell when a command has ended, with its exit code."""
 
@@ -59,7 +61,7 @@ class Reader:
     ) -> None:
         """With more variables for its shell; a command may take so long."""
         self.folder = folder
-        self._patience_s = patience_s
+        self.patience_s = patience_s
         self._base = free_base()
         self._going_on: list[GoesOn] = []
         self._has_background = False
@@ -93,21 +95,32 @@ class Reader:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for one in reversed(self._going_on):
-            if error is not None:
-                print(f"$ {one.text}", *one.printed(), sep="\n")  # noqa: T201
-            self._end(one, signal.SIGTERM)
-        if self._has_background:
-            self._say("kill $(jobs -p) 2>/dev/null; wait; true")
-        assert self._shell.stdin is not None
-        assert self._shell.stdout is not None
-        self._shell.stdin.close()
-        self._shell.stdout.close()
-        self._shell.wait(30)
+        try:
+            if error is None:
+                for one in reversed(self._going_on):
+                    self._end(one, signal.SIGTERM)
+            else:
+                for one in self._going_on:
+                    print(f"$ {one.text}", *one.printed(), sep="\n")  # noqa: T201
+        finally:
+            # Of a page that failed the shell may hang in a command: nothing of this asks it.
+            end_all_in(self.folder)
+            for stream in (self._shell.stdin, self._shell.stdout):
+                assert stream is not None
+                stream.close()
+            self._shell.wait(30)
 
-    def follow(self, page: Path) -> None:
-        for step in steps_of(page.read_text(encoding="utf-8")):
+    def follow(self, page: Path, *, is_guide: bool = False) -> None:
+        for step in steps_of(page.read_text(encoding="utf-8"), is_guide=is_guide):
             self.do(step)
+
+    def stop(self, text: str = "moor serve") -> None:
+        """Ends a command that goes on, as a page does by Ctrl-C."""
+        self.do(Interrupt(text))
+
+    def port(self, shown: int) -> int:
+        """The one that a node has in place of that of a page."""
+        return self._base + _offset(shown)
 
     def do(self, step: Step) -> None:
         match step:
@@ -149,7 +162,7 @@ class Reader:
         in_background = command.text.rstrip().endswith("&")
         self._has_background |= in_background
         fits = is_among if self._has_background else is_printed
-        ends = time.monotonic() + self._patience_s
+        ends = time.monotonic() + self.patience_s
         code = self._run(self._typed(command.text))
         printed = self._taken()
         while command.is_repeated and not fits(command.printed, printed):
@@ -176,7 +189,7 @@ class Reader:
         self._wait_for(begun, command.printed)
 
     def _wait_for(self, going_on: GoesOn, printed: list[str]) -> None:
-        ends = time.monotonic() + self._patience_s
+        ends = time.monotonic() + self.patience_s
         while not is_among(printed, self._shown(going_on.printed())):
             is_there = Path(f"/proc/{going_on.process}").exists()
             missing = _difference(Command(going_on.text, printed), going_on.printed())
@@ -247,7 +260,7 @@ class Reader:
         assert self._shell.stdin is not None
         self._shell.stdin.write(f"{line}\nprintf '{END}%d{END}' $?\n".encode())
         self._shell.stdin.flush()
-        ends = time.monotonic() + self._patience_s
+        ends = time.monotonic() + self.patience_s
         while (found := re.search(f"{END}(\\d+){END}", self._left)) is None:
             assert time.monotonic() < ends, f"{line} goes on and on; it printed {self._left}"
             self._hear(1)
@@ -314,6 +327,34 @@ def _difference(command: Command, printed: list[str]) -> str:
     return "\n".join(
         (f"$ {command.text}", "--- the page:", *command.printed, "--- printed:", *printed)
     )
+
+
+def processes_in(folder: Path) -> dict[int, int]:
+    """Those that work in a folder or below it, with their parents: whoever a page has started, and theirs."""
+    found: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            with contextlib.suppress(OSError):
+                if (entry / "cwd").readlink().is_relative_to(folder.resolve()):
+                    # Behind the name of the program, which may have anything in it.
+                    found[int(entry.name)] = int(
+                        (entry / "stat").read_text().rpartition(")")[2].split()[1]
+                    )
+    return found
+
+
+def end_all_in(folder: Path, within_s: float = ENDED_S) -> None:
+    """Asks them to end, those first that nobody of them has started; what has not ended by then is killed."""
+    ends = time.monotonic() + within_s
+    asked = set[int]()
+    while left := processes_in(folder):
+        number = signal.SIGTERM if time.monotonic() < ends else signal.SIGKILL
+        for process in [one for one, parent in left.items() if parent not in left]:
+            if process not in asked or number is signal.SIGKILL:
+                asked.add(process)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process, number)
+        time.sleep(0.02)
 
 
 def needs(*programs: str) -> str:

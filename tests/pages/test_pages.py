@@ -1,12 +1,14 @@
 """How pages are read, compared and followed; and that no page of docs/how-to goes without a test."""
 
 import re
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 from tests.pages import test_how_to, test_how_to_spark
 from tests.pages.comparing import is_among, is_printed
-from tests.pages.following import ROOT, Reader
+from tests.pages.following import ROOT, Reader, end_all_in, processes_in
 from tests.pages.reading import (
     BadPage,
     Command,
@@ -101,11 +103,73 @@ def test_what_a_page_says_wrongly_is_found(tmp_path: Path) -> None:
         reader.do(Command(".venv/bin/moor --version", ["moor …"]))
 
 
+def test_a_page_that_fails_leaves_nobody_running(tmp_path: Path) -> None:
+    folder = tmp_path / "clone"
+
+    def follow() -> None:
+        with Reader(folder) as reader:
+            reader.do(Command(".venv/bin/moor serve", [], "ready:"))
+            reader.do(Command("sleep 1000 &", []))
+            assert len(processes_in(folder)) > 3
+            reader.patience_s = 1
+            reader.do(Command("sleep 2000", []))
+
+    with pytest.raises(AssertionError, match="goes on and on"):
+        follow()
+    assert processes_in(folder) == {}
+
+
+def test_whoever_does_not_end_is_killed(tmp_path: Path) -> None:
+    script = "trap '' TERM; while :; do sleep 0.1; done"
+    with subprocess.Popen(["sh", "-c", script], cwd=tmp_path) as stubborn:
+        assert stubborn.pid in processes_in(tmp_path)
+        end_all_in(tmp_path, within_s=0.2)
+        assert stubborn.wait(10) == -signal.SIGKILL
+
+
 def test_every_page_is_followed() -> None:
     text = "".join(Path(one.__file__ or "").read_text() for one in (test_how_to, test_how_to_spark))
     followed = set(test_how_to.BY_ITSELF) | set(re.findall(r'HOW_TO / "([\w-]+)\.md"', text))
     pages = {path.stem for path in test_how_to.HOW_TO.glob("*.md")} - {"README"}
     assert followed == pages
+
+
+BY_THEIR_ROOMS = {"topics", "queues", "services"}
+"""Guides whose commands tests/cli types."""
+
+
+def not_typed(page: str) -> list[str]:
+    """Commands that no comment says anything of, of a page that nobody follows."""
+    found = [
+        step.text
+        for step in steps_of(page, is_guide=True)
+        if isinstance(step, Command) and not step.goes_on_at and not step.is_repeated
+    ]
+    fences = re.findall(r"^(.*)\n```(\w*)\n(.*?)^```", page, re.M | re.S)
+    for before, language, block in fences:
+        if language == "sh" and not before.startswith("<!-- not run"):
+            found.append(block)
+        if not language and re.match(r"\s*(\$ |moor |make |pip |export )", block):
+            found.append(f"say that it is `console`: {block}")
+    return found
+
+
+def test_every_command_of_every_page_is_typed_or_the_page_says_why_not() -> None:
+    tests = Path(__file__).parent.glob("test_*.py")
+    followed = set(re.findall(r'"(?:docs/)?([\w-]+)\.md"', "".join(map(Path.read_text, tests))))
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/*/*.md")]
+    wrong = {
+        str(page.relative_to(ROOT)): not_typed(page.read_text(encoding="utf-8"))
+        for page in pages
+        if page.stem not in followed | BY_THEIR_ROOMS | set(test_how_to.BY_ITSELF)
+        and page.parent.name != "reference"
+    }
+    assert {page: commands for page, commands in wrong.items() if commands} == {}
+
+
+def test_a_command_that_nobody_types_is_found() -> None:
+    page = "```console\n$ a\n```\n\n```sh\nb\n```\n<!-- not run: x -->\n```sh\nc\n```\n\n```\nmoor d\n```\n"
+    assert not_typed(page) == ["a", "b\n", "say that it is `console`: moor d\n"]
 
 
 def test_every_page_is_in_the_list() -> None:

@@ -14,8 +14,11 @@ from typing import Any
 import pytest
 from tests.mqtt.wire_client import WireClient
 from tests.process.nodes import NodeProcess
+from tests.sessions.test_pull import Holder
 
 import moorline
+from moorline.config.addresses import listen_address
+from moorline.net.caller import Caller, open_caller
 
 pytestmark = pytest.mark.process
 
@@ -102,10 +105,10 @@ def metrics_of(node: NodeProcess) -> str:
         return str(answer.read().decode())
 
 
-def chain(spans: list[dict[str, Any]]) -> list[str]:
+def chain(spans: list[dict[str, Any]], begins_at: str | None = SPAN) -> list[str]:
     """Their steps, from the first to the last; each is the child of the one before."""
     by_parent = {one.get("parentSpanId"): one for one in spans}
-    found, parent = [], SPAN
+    found, parent = [], begins_at
     while (one := by_parent.get(parent)) is not None:
         found.append(one["name"].split()[0])
         assert int(one["startTimeUnixNano"]) <= int(one["endTimeUnixNano"])
@@ -142,6 +145,113 @@ def test_a_user_property_of_mqtt_says_it_too(node: NodeProcess, collector: Colle
         client.publish("lamps/1", b"on", 1, user=user)
     spans = collector.until(2, trace)
     assert chain(spans) == ["publish", "commit"]
+
+
+@pytest.fixture(scope="module")
+def all_of() -> Iterator[Collector]:
+    with running_collector() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def telling(all_of: Collector, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    """A node that tells of every message."""
+    flags = (f"--set=trace.endpoint={all_of.endpoint}", "--set=trace.one_in=1")
+    with NodeProcess(tmp_path_factory.mktemp("telling") / "data", "--roles=broker", *flags) as one:
+        yield one
+
+
+def of_queue(collector: Collector, queue: str, count: int) -> dict[str, list[dict[str, Any]]]:
+    """The spans that are of it, by their traces, once there are so many."""
+
+    def found() -> list[dict[str, Any]]:
+        return [one for one in collector.spans if one["name"].endswith(f" {queue[:8]}")]
+
+    with collector.came:
+        assert collector.came.wait_for(lambda: len(found()) >= count, 20), collector.spans
+    traces: dict[str, list[dict[str, Any]]] = {}
+    for one in found():
+        traces.setdefault(one["traceId"], []).append(one)
+    return traces
+
+
+async def test_a_message_of_a_queue_is_followed_from_send_to_ack(
+    telling: NodeProcess, all_of: Collector
+) -> None:
+    async with moorline.connect(telling.address, reconnect=False) as moor:
+        queue = await moor.create_queue()
+        for body in (b"one", b"two", b"three"):
+            await moor.send(queue.id, body)
+        async for message in queue:
+            if await message.ack() == 0:
+                break
+        name = str(queue)
+    traces = await asyncio.to_thread(of_queue, all_of, name, 12)
+    assert [chain(spans, None) for spans in traces.values()] == [
+        ["send", "commit", "deliver", "ack"]
+    ] * 3
+    attributes = {
+        one["key"]: one["value"] for spans in traces.values() for one in spans[0]["attributes"]
+    }
+    assert attributes["messaging.destination.name"] == {"stringValue": name[:8]}
+    assert name not in json.dumps(all_of.spans), "who knows it may send to it"
+
+
+async def test_the_head_that_somebody_asks_for_is_delivered_too(
+    telling: NodeProcess, all_of: Collector
+) -> None:
+    async with moorline.connect(telling.address, reconnect=False) as moor:
+        queue = await moor.create_queue()
+        await moor.send(queue.id, b"asked for")
+        await moor.send(queue.id, b"behind it")
+        first = await queue.get()
+        assert first is not None
+        await first.ack()
+        second = await queue.get()
+        assert second is not None
+    traces = await asyncio.to_thread(of_queue, all_of, str(queue), 7)
+    assert sorted(chain(spans, None) for spans in traces.values()) == [
+        ["send", "commit", "deliver"],
+        ["send", "commit", "deliver", "ack"],
+    ]
+
+
+async def test_what_a_member_takes_by_itself_is_delivered_when_it_is_taken(
+    telling: NodeProcess, all_of: Collector
+) -> None:
+    async with moorline.connect(telling.address, reconnect=False) as moor:
+        await moor.group("$shared/taking/taken/#").create(start="beginning")
+        for number in range(3):
+            await moor.publish(f"taken/{number}", b"by itself")
+        await moor.publish("passed/over", b"not for this group")
+        caller = await open_caller(
+            listen_address(telling.address),
+            lambda: Caller("test", hello_timeout_ms=5_000, keepalive_ms=60_000),
+            timeout_ms=5_000,
+        )
+        holder = Holder(caller)
+        await holder.subscribe("$shared/taking/taken/#")
+        taken: set[int] = set()
+        async with asyncio.timeout(20):
+            while len(taken) < 8:
+                ranges = await holder.take_all()
+                holder.ack(ranges)
+                taken |= holder.feeds.keys()
+                await asyncio.sleep(0.01)
+        holder.caller.close("DONE", "the test is over")
+        await holder.caller.gone
+
+    def ended() -> list[dict[str, Any]]:
+        return [one for one in all_of.spans if one["name"].startswith("ack taken/")]
+
+    with all_of.came:
+        found = all_of.came.wait_for(lambda: len(ended()) >= 3, 20)
+    assert found, all_of.spans
+    for end in ended():
+        spans = [one for one in all_of.spans if one["traceId"] == end["traceId"]]
+        assert chain(spans, None) == ["publish", "commit", "deliver", "ack"]
+    passed = [one["name"].split()[0] for one in all_of.spans if one["name"].endswith("passed/over")]
+    assert sorted(passed) == ["commit", "publish"]
 
 
 @pytest.mark.parametrize("how", ["nobody listens", "it hangs", "it refuses"])

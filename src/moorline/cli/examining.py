@@ -326,8 +326,13 @@ def damaged_files(config: Config) -> Iterator[Finding]:
     for text in wrong[:5]:
         remedy = "moor journal check shows all of them, moor journal check --repair mends queues"
         yield Finding("files", State.WRONG, text, remedy)
-    if not wrong:
-        messages = queues.messages + (streams.messages if streams else 0)
+    messages = queues.messages + (streams.messages if streams else 0)
+    if not wrong and not queues.queues and not messages:
+        # What was never written cannot be whole: this says nothing of how files here are kept.
+        yield Finding(
+            "files", State.SKIPPED, f"no queue and no message is in {data}: nothing to check"
+        )
+    elif not wrong:
         yield good("files", f"{queues.queues} queues, {messages} messages: nothing is damaged")
 
 

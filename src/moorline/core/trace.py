@@ -17,6 +17,7 @@ import xxhash
 
 from moorline.core.frames.block import Block
 from moorline.core.frames.frame import FRAME, HEAD, Stored, all_stored
+from moorline.ids import text_of
 
 _IN_HEADERS: Final = re.compile(
     rb"\xabtraceparent\xc4\x3700-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})"
@@ -26,9 +27,13 @@ HEADER: Final = b"\xabtraceparent\xc4\x37"
 """How it begins."""
 _SAMPLED: Final = 1
 
-PUBLISH, COMMIT, DELIVER, ACK = "publish", "commit", "deliver", "ack"
-_KINDS: Final = {PUBLISH: 4, COMMIT: 1, DELIVER: 5, ACK: 1}
+PUBLISH, SEND, COMMIT, DELIVER, ACK = "publish", "send", "commit", "deliver", "ack"
+_KINDS: Final = {PUBLISH: 4, SEND: 4, COMMIT: 1, DELIVER: 5, ACK: 1}
 """PRODUCER, INTERNAL and CONSUMER of OTLP."""
+
+
+QUEUE_NAME_CHARACTERS: Final = 8
+"""Of the 32 of a queue's id: what traces call it."""
 
 
 class Traced(NamedTuple):
@@ -44,7 +49,36 @@ class Traced(NamedTuple):
 
     def span(self, step: str) -> str:
         """The id of the span of its publish or commit: the same at every node that asks."""
-        return xxhash.xxh3_64_hexdigest(f"{self.place}/{step}".encode())
+        return _span(self.place, step)
+
+
+class QueueTraced(NamedTuple):
+    """A message of a queue that is traced."""
+
+    queue: bytes
+    message: int
+    time_ms: int
+
+    @property
+    def name(self) -> str:
+        """The beginning of its id: enough to find it by, and no right to send to it."""
+        return text_of(self.queue)[:QUEUE_NAME_CHARACTERS]
+
+    @property
+    def time_us(self) -> int:
+        return self.time_ms * 1_000
+
+    @property
+    def trace(self) -> str:
+        return xxhash.xxh3_128_hexdigest(self._place.encode())
+
+    def span(self, step: str) -> str:
+        """The id of the span of its send or commit: the same behind a restart."""
+        return _span(self._place, step)
+
+    @property
+    def _place(self) -> str:
+        return f"{text_of(self.queue)}/{self.message}/{self.time_ms}"
 
 
 class Span(NamedTuple):
@@ -56,6 +90,31 @@ class Span(NamedTuple):
     start_us: int
     end_us: int
     attributes: Mapping[str, str | int]
+
+
+def _span(place: str, step: str) -> str:
+    return xxhash.xxh3_64_hexdigest(f"{place}/{step}".encode())
+
+
+def is_chosen(number: int, one_in: int) -> bool:
+    """Of the changes to queues one in so many; 0 is none.
+
+    One of each stretch of so many numbers, and by its hash which: sends and acknowledgements take numbers in
+    turn, so that a plain remainder would choose all sends or none.
+    """
+    return one_in > 0 and _chosen(number // one_in, one_in) == number
+
+
+def may_have_chosen(first: int, upto: int, one_in: int) -> bool:
+    """Whether one of these numbers is chosen: most batches have none."""
+    if not one_in:
+        return False
+    stretches = range(first // one_in, (upto - 1) // one_in + 1)
+    return any(first <= _chosen(stretch, one_in) < upto for stretch in stretches)
+
+
+def _chosen(stretch: int, one_in: int) -> int:
+    return stretch * one_in + xxhash.xxh3_64_intdigest(stretch.to_bytes(8, "big")) % one_in
 
 
 def is_sampled(offset: int, one_in: int) -> bool:

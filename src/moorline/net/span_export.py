@@ -18,6 +18,7 @@ from moorline.limits import (
     TRACE_BATCH_SPANS_MAX,
     TRACE_POST_MS,
     TRACE_SPANS_MAX,
+    TRACED_MESSAGES_PER_S_MAX,
 )
 from moorline.net.outgoing import CallFailed, Outgoing
 from moorline.net.tls import client_context
@@ -47,6 +48,21 @@ class SpanExport:
         """Spans that had no room, or that the collector did not take."""
         self.failures = 0
         """Posts that failed."""
+        self.passed_over = 0
+        """How often somebody had more to trace than there was room for in its second."""
+        self._second = 0
+        self._left = 0
+
+    def has_room(self, now_us: int) -> bool:
+        """Takes a place of this second: of all messages and deliveries that the node traces in it."""
+        second = now_us // 1_000_000
+        if second != self._second:
+            self._second, self._left = second, TRACED_MESSAGES_PER_S_MAX
+        if not self._left:
+            self.passed_over += 1
+            return False
+        self._left -= 1
+        return True
 
     def add(self, span: Span) -> None:
         if len(self._spans) >= TRACE_SPANS_MAX:

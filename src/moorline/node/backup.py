@@ -127,6 +127,9 @@ class Backups:
 
     async def _back_up(self, session: Session, call: BackUpNode) -> NodeHeld:
         if not call.cut:
+            while self._cut is not None and not self._cut.session.is_open:
+                # Its client is gone, and nobody else could go on with it: it stands in nobody's way.
+                await self._end()
             return self._begin(session).told(call.call)
         cut = self._cut
         if cut is None or cut.name != call.cut or cut.session is not session:

@@ -27,6 +27,7 @@ from moorline.node.folder import opening
 from moorline.queues.commands import QueueBroker
 from moorline.queues.home_exceptions import ExceptionWriter
 from moorline.queues.homes import QueueHomes
+from moorline.queues.traces import QueueTraces
 from moorline.queues.upkeep import Upkeep
 from moorline.services.commands import ServiceBroker
 
@@ -58,11 +59,12 @@ async def open_queues(
     owner: str = "",
     files_max: int = OPEN_FILES_MAX,
     home: bytes = NO_HOME,
+    traces: QueueTraces | None = None,
 ) -> AsyncIterator[QueueBroker]:
     """The broker of a data folder's queues, with its upkeep running.
 
     `owner` is the id of the node, `files_max` what it may have open of them, and `home` the number that the
-    ids of new queues end with.
+    ids of new queues end with. `traces` are told of messages where a collector is set.
     """
     disk = FileDisk(data / FOLDER)
     clock = clock or TrustedClock()
@@ -77,7 +79,7 @@ async def open_queues(
     if begun is not None:
         store.begun_syncs = begun
         asyncio.get_running_loop().add_reader(begun.fileno(), begun.told)
-    broker = QueueBroker(store, settings, clock)
+    broker = QueueBroker(store, settings, clock, traces)
     upkeep = Upkeep(broker)
     room = DiskWatch(disk, "queues", broker, broker.checkpoints.look_for_room)
     await room.look()

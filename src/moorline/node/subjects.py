@@ -28,6 +28,7 @@ from moorline.metrics import Metrics
 from moorline.mqtt.commands import MqttCommands
 from moorline.net.group_commit import GroupCommit
 from moorline.net.http.routes import Routes
+from moorline.net.span_export import SpanExport
 from moorline.net.trusted_clock import TrustedClock
 from moorline.node.access import NodeAccess
 from moorline.node.health import Problems, Severity, full_disk
@@ -41,9 +42,11 @@ from moorline.node.resolver import open_resolver
 from moorline.node.resolver import watch as watch_resolver
 from moorline.node.topics import Owner, Topics, open_topics, published
 from moorline.node.topics import watch as watch_topics
+from moorline.node.traces import open_spans
 from moorline.queues.commands import QueueBroker
 from moorline.queues.contents import QueueContents
 from moorline.queues.mending import QueueMending
+from moorline.queues.traces import QueueTraces
 from moorline.records.looking import RecordTables
 from moorline.records.native import NativeRecords
 from moorline.records.polling import register as register_polls
@@ -85,6 +88,7 @@ class Subjects:
         self.topics: Topics | None = None
         self.resolver: ResolverBroker | None = None
         self.records: Tables | None = None
+        self._spans: SpanExport | None = None
 
     def take(self, config: Config) -> None:
         """What of a new configuration they can take while they run."""
@@ -98,6 +102,9 @@ class Subjects:
         self, stack: contextlib.AsyncExitStack, clock: TrustedClock
     ) -> QueueBroker:
         ground = self._ground
+        settings = ground.config.trace
+        spans = await open_spans(stack, settings, ground.identity.home, ground.metrics)
+        self._spans = spans
         broker = await stack.enter_async_context(
             open_queues(
                 ground.folder,
@@ -106,6 +113,7 @@ class Subjects:
                 owner=text_of(ground.identity.id),
                 files_max=ground.descriptors.shares.most[Use.QUEUE_FILES],
                 home=ground.identity.home_number,
+                traces=None if spans is None else QueueTraces(spans, settings.one_in),
             )
         )
         homes = await stack.enter_async_context(open_homes(ground.catalog, broker))
@@ -151,6 +159,7 @@ class Subjects:
                 Demands(ground.access.trail, ground.access.trail),
                 clock,
                 stage_files_max=ground.descriptors.shares.most[Use.STAGE_FILES],
+                spans=self._spans,
             )
         )
         self.topics = topics

@@ -1,11 +1,11 @@
 """Room: node. The end of a topic: at this node, and then at all others.
 
-    moor topic delete T ─► right, audit ─► are all there? ─► here: retained message, cut, list, synced
+    moor topic delete T ─► right, audit ─► are all there? ─► here: room, retained message, cut, list, synced
                                                             └─► each other node the same ─► answer
 
-A message that was answered before the call is hidden; one that is published meanwhile may be or not. What
-is done at a node stays done, whatever becomes of the others: the answer names those, and to ask again is
-harmless. The design is in docs/design/streams.md.
+A message that was answered before the call is hidden; one that is published meanwhile may be or not. Where
+the list has no room nothing has happened yet. What is done at a node stays done, whatever becomes of the
+others: the answer names those, and to ask again is harmless. The design is in docs/design/streams.md.
 """
 
 import asyncio
@@ -18,8 +18,18 @@ from moorline.cluster.links import Links
 from moorline.core.access.right import ADMINISTER
 from moorline.core.frames.frame import RETAIN
 from moorline.core.topic import check_topic
-from moorline.errors import CallFailed, DiskFull, HomeAway, MoorlineError, NodeDiskFull
+from moorline.errors import (
+    CallFailed,
+    CannotCut,
+    DiskFull,
+    HomeAway,
+    MoorlineError,
+    NodeDiskFull,
+    OutcomeUnknown,
+)
 from moorline.groups.rights import Judge, originator_of, rights_of_originator
+from moorline.journal.reserved_whole import ReservedWhole
+from moorline.journal.streams.deleted import encoded
 from moorline.journal.streams.retained import is_tombstone
 from moorline.limits import TOPIC_DELETION_MS
 from moorline.net.session import Session
@@ -31,6 +41,8 @@ from moorline.wire.message import Answer
 from moorline.wire.topic_deletion import DeleteTopic, TopicDeleted
 
 log = logging.getLogger("moorline.node")
+
+NO_ROOM = "the disk has no room for the list of deleted topics: nothing was deleted"
 
 
 class TopicDeletion:
@@ -94,27 +106,52 @@ class TopicDeletion:
 
     async def _delete_here(self, topic: str, principal: str) -> int:
         """What readers here do not see any more: so many messages."""
+        store = self._broker.streams.store
+        async with self._alone:
+            if self._broker.streams.is_disk_full:
+                raise NodeDiskFull("the disk of the node is nearly full: nothing was deleted")
+            messages = await self._broker.listed.messages_of(topic, principal)
+            # What can be refused is refused here, before anything has happened.
+            size = store.deleted_size(topic)
+            try:
+                reserved = await asyncio.to_thread(store.reserve_deleted, size)
+            except DiskFull as error:
+                raise NodeDiskFull(NO_ROOM) from error
+            try:
+                await self._hide(topic, reserved)
+            finally:
+                await asyncio.to_thread(reserved.drop)
+        return messages
+
+    async def _hide(self, topic: str, reserved: ReservedWhole) -> None:
         streams = self._broker.streams
         store = streams.store
-        async with self._alone:
-            if streams.is_disk_full:
-                raise NodeDiskFull("the disk of the node is nearly full: the topic was not deleted")
-            messages = await self._broker.listed.messages_of(topic, principal)
-            if any(
-                one is not None and not is_tombstone(one.frame) for one in store.retained(topic)
-            ):
-                # As MQTT takes one back: who listens hears of it, and so do other nodes' subscribers.
-                store.append(topic, b"", None, b"", 0, RETAIN)
-                await streams.commits.durable()
+        is_taken_back = await self._take_back(topic)
+        try:
             async with streams.commits.stopped():
                 reaches = store.reaches_of(topic)
             deleted = store.with_deleted(topic, reaches)
-            try:
-                await asyncio.to_thread(store.write_deleted, deleted)
-            except DiskFull as error:
-                raise NodeDiskFull(f"{error}: the topic was not deleted") from error
-            store.deleted.written(deleted)
-        return messages
+            await asyncio.to_thread(reserved.write, encoded(deleted))
+        except (CannotCut, DiskFull) as error:
+            if is_taken_back:
+                raise OutcomeUnknown(
+                    f"{error}; the retained message of the topic is taken back and nothing else is done: "
+                    "delete the topic again"
+                ) from error
+            if isinstance(error, DiskFull):
+                raise NodeDiskFull(NO_ROOM) from error
+            raise
+        store.deleted.written(deleted)
+
+    async def _take_back(self, topic: str) -> bool:
+        """As MQTT does it: who listens hears of it, and so do other nodes' subscribers."""
+        streams = self._broker.streams
+        found = streams.store.retained(topic)
+        if all(one is None or is_tombstone(one.frame) for one in found):
+            return False
+        streams.store.append(topic, b"", None, b"", 0, RETAIN)
+        await streams.commits.durable()
+        return True
 
 
 def _paths(call: DeleteTopic) -> tuple[str, ...]:

@@ -39,7 +39,7 @@ from moorline.limits import (
     STREAM_SYNCS_MAX,
 )
 from moorline.metrics import Metrics
-from moorline.net.span_export import span_export
+from moorline.net.span_export import SpanExport
 from moorline.net.trusted_clock import TrustedClock
 from moorline.node.folder import opening
 from moorline.node.topic_deletion import TopicDeletion
@@ -52,7 +52,6 @@ from moorline.topics.stream_files import StreamFiles
 from moorline.topics.streams import LocalStreams
 from moorline.topics.traces import MessageTraces
 from moorline.topics.upkeep import StreamUpkeep, log_problems
-from moorline.version import __version__
 
 log = logging.getLogger("moorline.node")
 
@@ -159,8 +158,9 @@ async def open_topics(
     clock: TrustedClock,
     *,
     stage_files_max: int = STAGE_FILES_OPEN_MAX,
+    spans: SpanExport | None = None,
 ) -> AsyncIterator[Topics]:
-    """The topics of a data folder; `Links.keep_forever` joins the cluster."""
+    """The topics of a data folder; `Links.keep_forever` joins the cluster. `spans` is where traces go."""
     home = owner.home
     disk, staged = FileDisk(data / FOLDER), FileDisk(data / STAGING_FOLDER)
     shards = await asyncio.to_thread(_shards_of_this_run, data, disk, staged, config.streams.shards)
@@ -189,6 +189,8 @@ async def open_topics(
         )
     await _go_on_behind_readers(store, owner, Groups(catalog))
     topics = Topics(config, catalog, links, store, judge, demands, clock)
+    if spans is not None:
+        topics.streams.traces = MessageTraces(spans, home, config.trace.one_in)
     room = DiskWatch(disk, "streams", topics.streams)
     await room.look()
     if begun is not None:
@@ -201,10 +203,6 @@ async def open_topics(
     ]
     try:
         async with contextlib.AsyncExitStack() as stack:
-            resource = {"service.instance.id": home, "service.version": __version__}
-            export = await stack.enter_async_context(span_export(config.trace, resource))
-            if export is not None:
-                topics.streams.traces = MessageTraces(export, home, config.trace.one_in)
             with opening(data / STAGING_FOLDER):
                 topics.staging = await stack.enter_async_context(
                     open_staging(staged, topics.broker, config.streams, stage_files_max, demands)
@@ -342,35 +340,9 @@ def watch(metrics: Metrics, topics: Topics) -> None:
     for name, (help_text, read) in figures.items():
         metrics.watch(name, help_text, read)
     _add_up(metrics, topics)
-    _watch_traces(metrics, streams)
     streams.commits.commit_seconds = metrics.latency(
         "stream_commit_seconds", "Time from the start of a commit to its end, fsync included."
     )
-
-
-def _watch_traces(metrics: Metrics, streams: LocalStreams) -> None:
-    """All of them are 0 where no collector is set."""
-    figures: dict[str, tuple[str, Callable[[MessageTraces], float]]] = {
-        "trace_spans_sent_total": ("Spans that the collector took.", lambda one: one.export.sent),
-        "trace_spans_dropped_total": (
-            "Spans that had no room, or that the collector did not take.",
-            lambda one: one.export.dropped,
-        ),
-        "trace_posts_failed_total": (
-            "Posts to the collector that failed.",
-            lambda one: one.export.failures,
-        ),
-        "trace_seconds_full_total": (
-            "Commits and deliveries with more to trace than a node does in a second.",
-            lambda one: one.passed_over,
-        ),
-    }
-    for name, (help_text, read) in figures.items():
-        metrics.watch(
-            name,
-            help_text,
-            lambda read=read: 0.0 if streams.traces is None else read(streams.traces),  # type: ignore[misc]
-        )
 
 
 def _add_up(metrics: Metrics, topics: Topics) -> None:

@@ -50,7 +50,8 @@ from moorline.queues.parking import Parking
 from moorline.queues.purging import Purging
 from moorline.queues.quotas import QueueQuotas, has_room
 from moorline.queues.refusals import Refusals, check_readable, why_shut
-from moorline.queues.subscription import Subscriptions
+from moorline.queues.subscription import Subscriptions, TracedSubscriptions
+from moorline.queues.traces import Acknowledging, QueueTraces
 from moorline.wire.message import Answer, Call, Failed, Message
 from moorline.wire.queue import (
     Acknowledge,
@@ -95,9 +96,17 @@ class Counts:
 class QueueBroker(FillsDisk):
     """Answers the commands of queues for one node."""
 
-    def __init__(self, store: Store, settings: Settings, clock: TrustedClock | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        clock: TrustedClock | None = None,
+        traces: QueueTraces | None = None,
+    ) -> None:
+        """With `traces` where a collector is set."""
         super().__init__()
         self.store = store
+        self.traces = traces
         self.clock = clock or TrustedClock()
         self.settings = settings
         self.counts = Counts()
@@ -110,8 +119,11 @@ class QueueBroker(FillsDisk):
         self._turns = Turns()
         self._judging = Judging(self._judge_all, self._turns.spawn)
         self.subscriptions = Subscriptions(store, self.counts)
+        if traces is not None:
+            self.subscriptions = TracedSubscriptions(store, self.counts, traces)
+        answered = self._answered if traces is None else self._answered_traced
         self.commits = GroupCommit(
-            store, "queues", answered=self._answered, waits_for_room=True, begin=store.begin
+            store, "queues", answered=answered, waits_for_room=True, begin=store.begin
         )
         self.checkpoints = Checkpoints(store, self.commits, settings.log_bytes_max)
 
@@ -130,13 +142,18 @@ class QueueBroker(FillsDisk):
         await self.checkpoints.paced()
 
     def declared(self) -> Declarations:
+        acknowledge: Acknowledging = self._acknowledge
+        get: Callable[[Session, Get], Answer] = self._get
+        if self.traces is not None:
+            acknowledge = self.traces.acknowledging(acknowledge, self.store.live.get)
+            get = self._get_traced
         of_one_queue = self.parking.guard(
             {
                 Send: self._send,
-                Acknowledge: self._acknowledge,
+                Acknowledge: acknowledge,
                 Subscribe: each(self._subscribe),
                 Unsubscribe: each(self._unsubscribe),
-                Get: each(self._get),
+                Get: each(get),
                 Suspend: self._change(self._suspend),
                 DeleteQueue: self._change(self._delete),
                 BlockQueue: self._change(self._block),
@@ -317,6 +334,15 @@ class QueueBroker(FillsDisk):
             return Got(call.call, 0)
         return Got(call.call, entry.lsn, entry.time_ms, entry.kind == QUOTA_MARKER, entry.body)
 
+    def _get_traced(self, session: Session, call: Get) -> Answer:
+        answer = self._get(session, call)
+        queue = self.store.live.get(call.queue)
+        if self.traces is not None and queue is not None and isinstance(answer, Got):
+            entry = self.store.head(queue)
+            if entry is not None and entry.lsn == answer.message:
+                self.traces.delivered(queue, entry)
+        return answer
+
     # --- rare changes -----------------------------------------------------------------------------
 
     def _suspend(self, call: Suspend) -> None:
@@ -435,6 +461,11 @@ class QueueBroker(FillsDisk):
         if batch.woken:
             self.subscriptions.serve(batch.woken)
         self.checkpoints.after_commit()
+
+    def _answered_traced(self, batch: Batch) -> None:
+        self._answered(batch)
+        if self.traces is not None:
+            self.traces.committed(batch, self.commits.took_s)
 
     def _change(
         self, change: Callable[[Change], None]

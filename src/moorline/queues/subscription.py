@@ -14,6 +14,7 @@ from moorline.journal.queues.store import Store
 from moorline.limits import QUEUES_FREED_AT_ONCE_MAX
 from moorline.net.session import Session
 from moorline.net.slices import in_slices
+from moorline.queues.traces import QueueTraces
 from moorline.wire.queue import Delivery, Ended
 
 if TYPE_CHECKING:
@@ -283,6 +284,22 @@ class Subscriptions:
         while stalled and session.writable:
             self.serve([stalled.popitem(last=False)[0]])
             yield
+
+
+class TracedSubscriptions(Subscriptions):
+    """The same where a collector is set: it hears of what leaves."""
+
+    def __init__(self, store: Store, counts: "Counts", traces: QueueTraces) -> None:
+        super().__init__(store, counts)
+        self._traces = traces
+
+    def _serve(self, queue: Queue, held: Subscriber) -> None:
+        first = queue.delivered
+        super()._serve(queue, held)
+        for place in range(first, queue.delivered):
+            entry = queue.peek(place) or self._store.peek(queue, place)
+            if entry is not None:
+                self._traces.delivered(queue, entry)
 
 
 def _steps(each: Iterator[None]) -> Generator[None, None, None]:

@@ -99,8 +99,11 @@ class DeliveryHost:
         self._did(self.machine.confirm_lost(number, ranges))
 
     def pull(self, number: int, upto: int, count: int) -> tuple[list[Range], int]:
+        one = self.machine.feeds.get(number)
         ranges, end, effects = self.machine.pull(number, upto, count)
         self._did(effects)
+        if self._traces is not None and one is not None and ranges:
+            self._tasks.spawn(self._traces.pulled(one, ranges, self._directory.read_anywhere))
         return ranges, end
 
     def buried(self, number: int, offset: int) -> None:

@@ -96,6 +96,12 @@ class StreamDirectory:
         """
         return await self._reads.read(stream, offset)
 
+    async def read_anywhere(self, stream: Stream, offset: int) -> Block | Gap | None:
+        """The same of a stream of this node or of another."""
+        if stream.home == self.node:
+            return await self.local.read(stream, offset)
+        return await self.read(stream, offset)
+
     async def _read(self, stream: Stream, offset: int) -> Block | Gap | None:
         answer = await self._links.call(
             stream.home,

@@ -11,11 +11,13 @@ them is not to cost the node more than that.
 """
 
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from moorline.core.delivery.effects import Deliver
+from moorline.core.delivery.open_feed import OpenFeed
+from moorline.core.frames.block import Block
 from moorline.core.ranges import Range
-from moorline.core.stream import Stream
+from moorline.core.stream import Gap, Stream
 from moorline.core.trace import (
     ACK,
     COMMIT,
@@ -28,10 +30,14 @@ from moorline.core.trace import (
     traced_in,
     traced_of_block,
 )
+from moorline.errors import MoorlineError
 from moorline.journal.streams.batch import StreamBatch
-from moorline.limits import TRACED_IN_FLIGHT_MAX, TRACED_MESSAGES_PER_S_MAX
+from moorline.limits import TRACED_IN_FLIGHT_MAX, TRACED_PULL_BYTES_MAX
 from moorline.net.clock import wall_us
 from moorline.net.span_export import SpanExport
+
+Read = Callable[[Stream, int], Awaitable[Block | Gap | None]]
+"""What follows an offset of a stream, wherever that is."""
 
 
 class MessageTraces:
@@ -47,13 +53,9 @@ class MessageTraces:
         self.now_us = now_us
         self.in_flight = 0
         """Deliveries that are traced and not acknowledged yet."""
-        self.passed_over = 0
-        """How often a batch or a delivery had more to trace than there was room for in its second."""
         self.export = export
         self._node = node
         self.one_in = one_in
-        self._second = 0
-        self._left = 0
 
     def committed(self, batch: StreamBatch, took_s: float) -> None:
         """It is durable, and its publishers are answered."""
@@ -64,35 +66,32 @@ class MessageTraces:
             if not may_have_traced(block.data, block.first, block.upto, self.one_in):
                 continue
             for traced in traced_of_block(block, self._node, shard, self.one_in):
-                if not self.has_room(now_us):
+                if not self.export.has_room(now_us):
                     return
                 stream = Stream(self._node, shard, part.generation.number)
                 publish = traced.span(PUBLISH)
                 self.add(traced, PUBLISH, publish, traced.parent, traced.time_us, stream)
                 self.add(traced, COMMIT, traced.span(COMMIT), publish, begun_us, stream)
 
-    def has_room(self, now_us: int) -> bool:
-        """Takes a place of this second."""
-        second = now_us // 1_000_000
-        if second != self._second:
-            self._second, self._left = second, TRACED_MESSAGES_PER_S_MAX
-        if not self._left:
-            self.passed_over += 1
-            return False
-        self._left -= 1
-        return True
-
     def add(
-        self, traced: Traced, step: str, span: str, parent: str, start_us: int, stream: Stream
+        self,
+        traced: Traced,
+        step: str,
+        span: str,
+        parent: str,
+        start_us: int,
+        stream: Stream,
+        end_us: int = 0,
     ) -> None:
+        """It ends now, unless it is said when."""
         attributes: dict[str, str | int] = {
             "messaging.system": "moorline",
             "messaging.destination.name": traced.topic,
             "moorline.stream": str(stream),
             "moorline.offset": traced.offset,
         }
-        name, now_us = f"{step} {traced.topic}", self.now_us()
-        self.export.add(Span(traced.trace, span, parent, name, step, start_us, now_us, attributes))
+        name, end_us = f"{step} {traced.topic}", end_us or self.now_us()
+        self.export.add(Span(traced.trace, span, parent, name, step, start_us, end_us, attributes))
 
 
 class DeliveryTraces:
@@ -102,6 +101,8 @@ class DeliveryTraces:
         self._traces = traces
         self._out: dict[int, dict[int, tuple[Traced, Stream, str, int]]] = {}
         """By feed and offset: what has left, as which span, and when."""
+        self._looks: dict[int, list[list[Range]]] = {}
+        """By feed: for each look at what was pulled, what was acknowledged meanwhile."""
 
     def delivered(self, effect: Deliver, stream: Stream) -> None:
         frames, traces = effect.frames, self._traces
@@ -111,20 +112,65 @@ class DeliveryTraces:
             return
         for traced in traced_in(frames, stream.home, stream.shard_number, traces.one_in):
             now_us = traces.now_us()
-            if not traces.has_room(now_us):
+            if not traces.export.has_room(now_us):
                 return
-            span = _drawn()
-            traces.add(traced, DELIVER, span, traced.span(COMMIT), traced.time_us, stream)
-            if traces.in_flight < TRACED_IN_FLIGHT_MAX:
-                out = self._out.setdefault(effect.feed, {})
-                traces.in_flight += traced.offset not in out
-                out[traced.offset] = traced, stream, span, now_us
+            self._left(effect.feed, traced, stream, now_us)
+
+    def _left(self, feed: int, traced: Traced, stream: Stream, left_us: int) -> None:
+        traces, span = self._traces, _drawn()
+        traces.add(traced, DELIVER, span, traced.span(COMMIT), traced.time_us, stream, left_us)
+        if traces.in_flight < TRACED_IN_FLIGHT_MAX:
+            out = self._out.setdefault(feed, {})
+            traces.in_flight += traced.offset not in out
+            out[traced.offset] = traced, stream, span, left_us
+
+    async def pulled(self, one: OpenFeed, ranges: Iterable[Range], read: Read) -> None:
+        """A member takes these by itself, from whoever has them; so they are looked at once more here."""
+        left_us, acked = self._traces.now_us(), list[Range]()
+        looks, left_bytes = self._looks.setdefault(one.feed.number, []), TRACED_PULL_BYTES_MAX
+        looks.append(acked)
+        try:
+            for first, upto in ranges:
+                offset = first
+                while offset < upto:
+                    found = await read(one.feed.stream, offset)
+                    if (
+                        found is None
+                        or left_bytes <= 0
+                        or looks is not self._looks.get(one.feed.number)
+                    ):
+                        return
+                    offset = found.upto
+                    if isinstance(found, Block):
+                        left_bytes -= len(found.data)
+                        if not self._pulled(one, found, (first, upto), left_us):
+                            return
+        except (MoorlineError, OSError):
+            return  # its node is away: so it is for the member
+        finally:
+            looks.remove(acked)
+            self.acked(one.feed.number, acked)
+
+    def _pulled(self, one: OpenFeed, block: Block, taken: Range, left_us: int) -> bool:
+        """Whether there is room for more."""
+        stream, traces = one.feed.stream, self._traces
+        if not may_have_traced(block.data, block.first, block.upto, traces.one_in):
+            return True
+        for traced in traced_of_block(block, stream.home, stream.shard_number, traces.one_in):
+            # A member takes messages of all topics, and passes over those that are not for its group.
+            if taken[0] <= traced.offset < taken[1] and one.window.matcher(traced.topic):
+                if not traces.export.has_room(left_us):
+                    return False
+                self._left(one.feed.number, traced, stream, left_us)
+        return True
 
     def acked(self, feed: int, ranges: Iterable[Range]) -> None:
+        spans = list(ranges)
+        for acked in self._looks.get(feed, ()):
+            acked += spans
         out = self._out.get(feed)
         if not out:
             return
-        spans = list(ranges)
         for offset in [one for one in out if any(first <= one < upto for first, upto in spans)]:
             traced, stream, parent, left_us = out.pop(offset)
             self._traces.in_flight -= 1
@@ -133,6 +179,7 @@ class DeliveryTraces:
     def ended(self, feed: int) -> None:
         """What was not acknowledged comes again, here or elsewhere."""
         self._traces.in_flight -= len(self._out.pop(feed, ()))
+        self._looks.pop(feed, None)
 
     def close(self) -> None:
         for feed in list(self._out):

@@ -11,7 +11,8 @@ from moorline.core.frames.block import Block
 from moorline.core.frames.frame import all_stored
 from moorline.core.stream import Gap
 from moorline.core.topic import Matcher
-from moorline.errors import LimitReached, Malformed, StartError
+from moorline.errors import DiskFull, LimitReached, Malformed, StartError
+from moorline.journal.disk import TEMPORARY_SUFFIX
 from moorline.journal.streams.deleted import PATH, DeletedUpto, decoded, encoded
 from moorline.journal.streams.layout import PATH as LAYOUT
 from moorline.journal.streams.store import StreamOptions
@@ -32,8 +33,9 @@ SOME = {
 
 def delete(lives: Lives, topic: str) -> None:
     store = lives.store
+    reserved = store.reserve_deleted(store.deleted_size(topic))
     deleted = store.with_deleted(topic, store.reaches_of(topic))
-    store.write_deleted(deleted)
+    reserved.write(encoded(deleted))
     store.deleted.written(deleted)
 
 
@@ -142,6 +144,27 @@ def test_offsets_that_a_power_cut_took_are_not_given_to_new_messages() -> None:
     assert lives.store.end(0) == 50 + STREAM_SKIP_MARGIN + 1
 
 
+def test_there_is_room_for_the_list_wherever_its_shards_end() -> None:
+    disk = MemoryDisk()
+    lives = Lives(disk, StreamOptions(shards=3))
+    put(lives, "a=1")
+    size = lives.store.deleted_size("a")
+    disk.capacity_bytes = disk.used_bytes() + size - 1
+    before = disk.files()
+    with pytest.raises(DiskFull):
+        lives.store.reserve_deleted(size)
+    assert disk.files() == before
+    disk.capacity_bytes = None
+    reserved = lives.store.reserve_deleted(size)
+    # From here on the disk may be full.
+    disk.capacity_bytes = disk.used_bytes()
+    far = [DeletedUpto(shard, (1 << 64) - 1, 1 << 40, 1 << 40) for shard in range(3)]
+    reserved.write(encoded({"a": far}))
+    reserved.drop()
+    assert decoded(disk.files()[PATH]) == {"a": far}
+    assert not [path for path in disk.files() if path.endswith(TEMPORARY_SUFFIX)]
+
+
 # --- the file ---------------------------------------------------------------------------------------
 
 
@@ -211,5 +234,5 @@ def test_the_list_has_a_bound_and_is_as_it_was_behind_it() -> None:
     reaches = store.reaches_of("a")
     store.deleted.written({f"t/{number}": reaches for number in range(DELETED_TOPICS_MAX)})
     with pytest.raises(LimitReached, match="retention"):
-        store.with_deleted("one more", reaches)
+        store.deleted_size("one more")
     assert len(store.with_deleted("t/0", reaches)) == DELETED_TOPICS_MAX

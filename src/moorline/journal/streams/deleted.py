@@ -13,8 +13,8 @@ are those that it had of the topic: a listing counts what is left of it.
 """
 
 import struct
-from collections.abc import Mapping
-from typing import NamedTuple, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -25,11 +25,15 @@ from moorline.core.frames.hidden import hidden
 from moorline.core.frames.picked import Picked
 from moorline.errors import LimitReached, Malformed, StartError
 from moorline.journal.disk import Disk, read_all
+from moorline.journal.reserved_whole import ReservedWhole
 from moorline.limits import DELETED_TOPICS_MAX
 
 PATH = "deleted"
 MAGIC = b"MOORGONE"
 VERSION = 1
+
+_WIDEST: Final = (1 << 64) - 1
+"""Of all numbers the one that takes most bytes."""
 
 _HEAD = struct.Struct("<8sII")
 _CHECK = struct.Struct("<Q")
@@ -106,9 +110,15 @@ class DeletedTopics:
             )
         return kept
 
-    def write(self, topics: Mapping[str, list[DeletedUpto]]) -> None:
-        """In a thread. When it returns, they are deleted for every start that follows."""
-        self._disk.write_whole(PATH, encoded(topics))
+    def size_with(self, topic: str, shards: Iterable[int], firsts: Mapping[int, int]) -> int:
+        """So many bytes the list takes behind the deletion of a topic, wherever its shards end by then;
+        `LimitReached` where it may not grow."""
+        widest = [DeletedUpto(shard, _WIDEST, _WIDEST, _WIDEST) for shard in shards]
+        return len(encoded(self.with_topic(topic, widest, firsts)))
+
+    def reserved(self, size: int) -> ReservedWhole:
+        """In a thread: takes the room for a list of that size, or raises `DiskFull`."""
+        return ReservedWhole(self._disk, PATH, size)
 
     def written(self, topics: dict[str, list[DeletedUpto]]) -> None:
         """Readers see it from now on."""

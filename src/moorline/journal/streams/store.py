@@ -23,6 +23,7 @@ from moorline.core.frames.frame import CONTENT, HEAD, KEYED, PRODUCER, PRODUCER_
 from moorline.core.topic import check_topic
 from moorline.journal.begun_syncs import BegunSyncs
 from moorline.journal.disk import Disk, DiskFile
+from moorline.journal.reserved_whole import ReservedWhole
 from moorline.journal.streams.batch import PlainRecord, StreamBatch, StreamOptions
 from moorline.journal.streams.deleted import PATH as DELETED
 from moorline.journal.streams.deleted import DeletedUpto
@@ -207,13 +208,25 @@ class StreamStore(StreamView):
 
     def with_deleted(self, topic: str, reaches: list[DeletedUpto]) -> dict[str, list[DeletedUpto]]:
         """What is deleted then, but for what retention took meanwhile."""
-        firsts = {number: shard.first for number, shard in self._shards.items()}
-        return self.deleted.with_topic(topic, reaches, firsts)
+        return self.deleted.with_topic(topic, reaches, self._firsts())
 
-    def write_deleted(self, topics: dict[str, list[DeletedUpto]]) -> None:
-        """In a thread. The layout first: an older program must not pass the list over."""
-        self._write_layout(has_deleted=True)
-        self.deleted.write(topics)
+    def deleted_size(self, topic: str) -> int:
+        """Of the list behind the deletion of a topic that is about to begin, at most."""
+        return self.deleted.size_with(topic, self._shards, self._firsts())
+
+    def reserve_deleted(self, size: int) -> ReservedWhole:
+        """In a thread. All that the deletion wants of the disk: behind it none fails for want of room."""
+        reserved = self.deleted.reserved(size)
+        try:
+            # Before the list is there: an older program must not pass it over.
+            self._write_layout(has_deleted=True)
+        except BaseException:
+            reserved.drop()
+            raise
+        return reserved
+
+    def _firsts(self) -> dict[int, int]:
+        return {number: shard.first for number, shard in self._shards.items()}
 
     # --- a message --------------------------------------------------------------------------------
 
