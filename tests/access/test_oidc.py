@@ -321,7 +321,12 @@ async def test_it_lasts_no_longer_than_its_token_and_than_a_day_of_work(
 
 
 @pytest.mark.parametrize(
-    "said", [b"", b"{}", b"[]", b"null", b"\xff", b'{"flow": 1}', b"{" * 9_999]
+    "said",
+    [
+        *(b"", b"{}", b"[]", b"null", b"\xff", b'{"flow": 1}', b"{" * 9_999),
+        b'{"flow": "\xff", "state": "s", "code": "c"}',
+        b'{"x": ' + b"[" * 9_999,
+    ],
 )
 async def test_what_is_no_answer(issuer: IssuerProcess, tmp_path: Path, said: bytes) -> None:
     async with node(issuer, tmp_path) as one:

@@ -18,7 +18,7 @@ from websockets.asyncio.client import ClientConnection
 import moorline
 from moorline.demo.stage import Stage
 from moorline.ids import text_of
-from moorline.limits import VIEWS_PER_SESSION_MAX
+from moorline.limits import VIEWS_PER_PRINCIPAL_MAX, VIEWS_PER_SESSION_MAX
 
 pytestmark = [pytest.mark.process]
 
@@ -267,3 +267,36 @@ async def test_more_views_than_a_page_may_have_are_refused(node: NodeProcess) ->
         for name in names:
             await page.watch(f"groups/{name}")
         assert (await page.answer(SUBSCRIBE, "nodes"))[2] == "LIMIT"
+
+
+async def test_one_principal_leaves_views_to_others(node: NodeProcess) -> None:
+    names = [f"$shared/mine-{n}/mine/{n}" for n in range(VIEWS_PER_PRINCIPAL_MAX + 1)]
+    async with moorline.connect(node.address) as moor:
+        for name in names:
+            await moor.group(name).create()
+        await moor.access.add_user("jonas", b"swordfish")
+        await moor.access.add_grant("/admin/cluster", "jonas", "l")
+    async with (
+        looking(node) as first,
+        looking(node) as second,
+        looking(node, mechanism="password", proof="jonas\0swordfish") as other,
+    ):
+        for name in names[:VIEWS_PER_SESSION_MAX]:
+            await first.watch(f"groups/{name}")
+        # The same in another window costs nothing more.
+        shared = [await second.watch(f"groups/{name}") for name in names[:3]]
+        for name in names[VIEWS_PER_SESSION_MAX:-1]:
+            await second.watch(f"groups/{name}")
+        refused = await second.answer(SUBSCRIBE, f"groups/{names[-1]}")
+        assert refused[2] == "LIMIT"
+        assert "all of its windows" in refused[3]
+        assert metric(node, "views_watched") == VIEWS_PER_PRINCIPAL_MAX
+        await other.watch("nodes")
+        # What one window gives up the other has still; what none has makes room.
+        assert (await second.answer(UNSUBSCRIBE, shared))[0] == UNSUBSCRIBED
+        assert (await second.answer(SUBSCRIBE, f"groups/{names[-1]}"))[2] == "LIMIT"
+        last = await second.watch(f"groups/{names[0]}")
+        assert (await first.answer(UNSUBSCRIBE, [last]))[0] == UNSUBSCRIBED
+        assert (await second.answer(UNSUBSCRIBE, [last]))[0] == UNSUBSCRIBED
+        await second.watch(f"groups/{names[-1]}")
+    await until(lambda: metric(node, "views_watched") == 0)

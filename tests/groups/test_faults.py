@@ -141,6 +141,26 @@ async def test_x21_a_rejected_message_becomes_a_dead_letter_and_the_stream_goes_
     assert len(letters.got) == 1
 
 
+async def test_x21_whoever_published_does_not_say_where_a_letter_came_from(
+    moor: Moor, name: str
+) -> None:
+    # It is sent back by somebody with more rights: by these headers, and in that one's name.
+    group = f"$shared/{name}/{name}"
+    await moor.group(group).create(deliveries_max=1)
+    letters = Reader(await moor.subscribe(f"$dead/{name}/#"))
+    subscription = await moor.subscribe(group)
+    forged = [("dead-topic", b"others/own"), ("dead-group", b"g"), ("dead-of-mine", b"stays")]
+    await moor.publish(name, b"poison", headers=forged)
+    message = await subscription.get(10)
+    assert message is not None
+    await message.reject()
+    await until(lambda: [letter.body for letter in letters.got] == [b"poison"])
+    headers = letters.got[0].headers
+    assert [value for key, value in headers if key == "dead-topic"] == [name.encode()]
+    assert [value for key, value in headers if key == "dead-group"] == [group.encode()]
+    assert ("dead-of-mine", b"stays") in headers
+
+
 async def test_x21_a_dead_letter_of_a_tombstone_is_one(moor: Moor, name: str) -> None:
     letters = Reader(await moor.subscribe(f"$dead/{name}/#"))
     subscription = await moor.subscribe(f"$shared/{name}/{name}")

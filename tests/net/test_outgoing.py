@@ -6,9 +6,11 @@ import ssl
 import time
 from typing import Any
 
+import h11
 import pytest
 
-from moorline.net.outgoing import CallFailed, Outgoing
+from moorline.limits import OUTGOING_PARTS_MAX, OUTGOING_PARTS_PER_TURN
+from moorline.net.outgoing import CallFailed, Outgoing, _answer
 
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
 
@@ -94,6 +96,8 @@ async def test_an_address_that_does_not_answer_leaves_time_to_the_next(
         ("http://127.0.0.1:1/", "cannot be reached"),
         ("http://issuer.example/", "not https"),
         ("nothing", "no https"),
+        (f"https://{'x' * 64}.example/", "no name of a machine"),
+        ("https://issuer..example/", "no name of a machine"),
     ],
 )
 async def test_what_cannot_be_called_is_told(url: str, why: str) -> None:
@@ -101,6 +105,37 @@ async def test_what_cannot_be_called_is_told(url: str, why: str) -> None:
     with pytest.raises(CallFailed, match=why):
         await calls.get(url)
     await calls.close()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 100 Continue\r\n\r\n" * 9_000,
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + b"1\r\n \r\n" * 9_000,
+    ],
+)
+async def test_an_answer_in_many_parts_has_an_end_and_leaves_others_their_turns(
+    answer: bytes,
+) -> None:
+    async with await served(answer + b"0\r\n\r\n", []) as server:
+        calls = outgoing(20_000)
+        with pytest.raises(CallFailed, match="parts"):
+            await calls.get(f"http://127.0.0.1:{port_of(server)}/")
+        await calls.close()
+    # All of it has come: nothing but its own courtesy gives the loop to others.
+    reader = asyncio.StreamReader()
+    reader.feed_data(answer)
+    link = h11.Connection(h11.CLIENT)
+    link.send(h11.Request(method="GET", target="/", headers=[("host", "a")]))
+    link.send(h11.EndOfMessage())
+    reading = asyncio.create_task(_answer(link, reader, "a"))
+    turns = 0
+    while not reading.done():
+        await asyncio.sleep(0)
+        turns += 1
+    with pytest.raises(CallFailed, match="parts"):
+        await reading
+    assert turns >= OUTGOING_PARTS_MAX // OUTGOING_PARTS_PER_TURN
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,9 @@ from moorline.core.records.snapshot import Snapshot
 from moorline.limits import RECORDS_NOTIFIED_BYTES_MAX, RECORDS_NOTIFIED_LINES_MAX
 from moorline.records.notified import First, NotifiedLines
 
+LONG = '[1, "101", "I", ["1"], 0, "0", [], ' + "[" * 7_900
+"""As long as a line may be, and all of it nested."""
+
 
 def line(
     number: int, xid: int, kind: str = "I", key: str = "1", prev_xid: int = 0, prev_seq: int = 0
@@ -70,7 +73,7 @@ def test_a_snapshot_from_before_the_lines_is_not_covered() -> None:
     assert not NotifiedLines().covers(Snapshot(1, 1))
 
 
-@pytest.mark.parametrize("payload", ["", "no line", "[1]", '{"a": 1}', "null"])
+@pytest.mark.parametrize("payload", ["", "no line", "[1]", '{"a": 1}', "null", LONG])
 def test_a_text_that_is_no_line_makes_nothing_known(payload: str) -> None:
     lines = begun(Snapshot(100, 100))
     lines.hear(payload)

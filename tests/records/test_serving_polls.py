@@ -120,6 +120,7 @@ async def test_polls_that_are_refused(site: Site) -> None:
     assert held.refused[0].code == "NO_SUCH_TABLE"
     bad: list[tuple[Any, int]] = [
         (b"{", 400),
+        (b'{"sync": 1, "tables": [{"table": "\xff"}]}', 400),
         (msgspec.json.encode(Subscribe(1, [])), 400),
         (msgspec.json.encode(Subscribe(1, [Held("a").subscription()] * 2)), 400),
     ]

@@ -197,7 +197,7 @@ def _context(ca: str) -> ssl.SSLContext:
 def _decoded(data: bytes, kind: type[T], what: str) -> T:
     try:
         return msgspec.json.decode(data, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise IssuerFailed(f"{what} cannot be read") from None
 
 

@@ -112,7 +112,7 @@ class OidcLogins:
         try:
             answer = msgspec.json.decode(said, type=Answer)
             begun = self._flows.take(answer, redirect, self._now_ms() // 1_000)
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             raise NotAuthorized("this is no answer of an issuer: begin again") from None
         except NotOurs as error:
             raise NotAuthorized(str(error)) from None

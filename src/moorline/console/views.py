@@ -13,16 +13,24 @@ until then nothing is pushed to them. To one that does not read nothing is pushe
 
 import asyncio
 import logging
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from moorline.access.guard import Declarations, Declared, heavy, own
+from moorline.access.quotas import account_of
 from moorline.core.values.batch import Batch
 from moorline.core.values.board import Board
 from moorline.errors import Denied, LimitReached, MoorlineError, NotFound, RightsUnknown
-from moorline.limits import VIEW_BYTES_MAX, VIEW_PUSH_MS_MIN, VIEWS_MAX, VIEWS_PER_SESSION_MAX
+from moorline.limits import (
+    VIEW_BYTES_MAX,
+    VIEW_PUSH_MS_MIN,
+    VIEWS_MAX,
+    VIEWS_PER_PRINCIPAL_MAX,
+    VIEWS_PER_SESSION_MAX,
+)
 from moorline.net.session import Session
 from moorline.net.tasks import Tasks
 from moorline.net.turns import Turns
@@ -76,6 +84,8 @@ class Views:
         self._views: dict[str, View] = {}
         self._by_id: dict[int, View] = {}
         self._of_session: dict[Session, set[int]] = {}
+        self._of_account: defaultdict[str, Counter[int]] = defaultdict(Counter)
+        """What each principal follows, and in how many windows."""
         self._owed: dict[Session, set[int]] = {}
         """What changed while they did not read."""
         self._rights_changed = 0
@@ -122,18 +132,23 @@ class Views:
             raise NotFound(
                 f"there is no view {kind!r}: there are {', '.join(sorted(self._sources))}"
             )
-        self._check_room(session)
+        self._check_session(session)
         version = self._rights_changed
         found = await source.look(session, asked)
-        self._check_room(session)
+        self._check_session(session)
         value = source.steady(found)
         if not session.is_open:
             return ValuesSubscribed(call.call, [])
-        view = self._view(kind, source.name_of(found), source)
+        name = source.name_of(found)
+        path = f"{kind}/{name}" if name else kind
+        self._check_room(session, path)
+        view = self._view(path, name, source)
         if session not in self._of_session:
             self._of_session[session] = set()
             session.at_end(lambda: self._gone(session))
-        self._of_session[session].add(view.id)
+        if view.id not in self._of_session[session]:
+            self._of_session[session].add(view.id)
+            self._of_account[_account_of(session)][view.id] += 1
         self._board.follow(session, [view.id])
         view.judged[session] = version
         if version != self._rights_changed:
@@ -141,14 +156,23 @@ class Views:
         self._put(view, value, but=session)
         return ValuesSubscribed(call.call, [SubscribedValue("", view.id, value)])
 
-    def _check_room(self, session: Session) -> None:
+    def _check_session(self, session: Session) -> None:
         if len(self._of_session.get(session, ())) >= VIEWS_PER_SESSION_MAX:
             raise LimitReached(f"a session has {VIEWS_PER_SESSION_MAX} views at most: give some up")
-        if len(self._views) >= VIEWS_MAX:
+
+    def _check_room(self, session: Session, path: str) -> None:
+        """One that somebody watches already costs nobody anything more."""
+        view = self._views.get(path)
+        own = self._of_account.get(_account_of(session), {})
+        if len(own) >= VIEWS_PER_PRINCIPAL_MAX and (view is None or view.id not in own):
+            raise LimitReached(
+                f"a principal has {VIEWS_PER_PRINCIPAL_MAX} views of a node at most, in all of its windows: "
+                "give some up"
+            )
+        if view is None and len(self._views) >= VIEWS_MAX:
             raise LimitReached(f"a node has {VIEWS_MAX} views at most: try again later")
 
-    def _view(self, kind: str, name: str, source: ViewSource) -> View:
-        path = f"{kind}/{name}" if name else kind
+    def _view(self, path: str, name: str, source: ViewSource) -> View:
         view = self._views.get(path)
         if view is None:
             view = self._views[path] = View(path, name, source)
@@ -176,6 +200,7 @@ class Views:
         if one not in held:
             return
         held.discard(one)
+        self._give_up(_account_of(session), one)
         self._owed.get(session, set()).discard(one)
         view = self._by_id[one]
         self._board.unfollow(session, [one])
@@ -185,6 +210,14 @@ class Views:
             del self._views[view.path], self._by_id[one]
             assert view.task is not None
             view.task.cancel()
+
+    def _give_up(self, account: str, one: int) -> None:
+        own = self._of_account[account]
+        own[one] -= 1
+        if not own[one]:
+            del own[one]
+        if not own:
+            del self._of_account[account]
 
     # --- one view ---------------------------------------------------------------------------------
 
@@ -300,6 +333,10 @@ class Views:
                 self._leave(session, view.id)
                 told: Message = ValuesEnded([view.id], code)
                 session.send(told)
+
+
+def _account_of(session: Session) -> str:
+    return account_of(session.identity.principal, session.is_local)
 
 
 def unnumbered(found: Any) -> Any:

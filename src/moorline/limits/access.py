@@ -54,6 +54,13 @@ dozen."""
 OIDC_HEAD_BYTES_MAX = 32 * KIB
 """Of the head of such an answer."""
 
+OUTGOING_PARTS_MAX = 8_192
+"""Parts of an answer to a call of HTTP that a node makes, chunks and heads before the last one included: one
+of 256 KiB in chunks of 64 bytes. Each costs some 30 microseconds, however small it is."""
+
+OUTGOING_PARTS_PER_TURN = 32
+"""Of them, as many as are looked at in one turn of the loop: a millisecond."""
+
 OIDC_CALLS_AT_ONCE_MAX = 8
 """Calls of a node to its issuer that are open: who comes behind them waits, within the time of its login."""
 

@@ -24,6 +24,10 @@ VIEW_BYTES_MAX = FRAME_BYTES_MAX
 VIEWS_PER_SESSION_MAX = 256
 """Views that one page has at once: two of each of a hundred nodes, and what it looks at."""
 
+VIEWS_PER_PRINCIPAL_MAX = 384
+"""Different views that one principal has in all of its windows: as one page has, and half as many again. The
+others of a node are for others."""
+
 VIEWS_MAX = 1_024
 """Views of a node that somebody looks at: each is computed for itself."""
 

@@ -8,12 +8,18 @@ packed is not unpacked, and no setting of the environment sends it elsewhere. In
 import asyncio
 import socket
 import ssl
+from itertools import count
 from typing import Final
 
 import h11
 
 from moorline.core.access.web_url import Url
-from moorline.limits import OIDC_ANSWER_BYTES_MAX, OIDC_HEAD_BYTES_MAX
+from moorline.limits import (
+    OIDC_ANSWER_BYTES_MAX,
+    OIDC_HEAD_BYTES_MAX,
+    OUTGOING_PARTS_MAX,
+    OUTGOING_PARTS_PER_TURN,
+)
 
 _CHUNK_BYTES: Final = 64 * 1_024
 _ADDRESSES_MAX: Final = 4
@@ -65,6 +71,9 @@ class Outgoing:
             raise CallFailed(f"{url.host} cannot be reached ({why})") from None
         except h11.RemoteProtocolError:
             raise CallFailed(f"{url.host} does not speak HTTP") from None
+        except UnicodeError:
+            # A level of it is empty or too long, which is said when it is looked up.
+            raise CallFailed(f"{url.host[:200]} is no name of a machine") from None
 
     async def _exchanged(
         self, url: Url, method: str, body: bytes, headers: dict[str, str]
@@ -137,7 +146,11 @@ async def _looked_up(host: str, port: int) -> list[str]:
 async def _answer(link: h11.Connection, reader: asyncio.StreamReader, host: str) -> bytes:
     body = bytearray()
     status = 0
-    while True:
+    for part in count(1):
+        if part > OUTGOING_PARTS_MAX:
+            raise CallFailed(f"{host} answers in more than {OUTGOING_PARTS_MAX} parts")
+        if not part % OUTGOING_PARTS_PER_TURN:
+            await asyncio.sleep(0)
         event = link.next_event()
         if event is h11.NEED_DATA:
             link.receive_data(await reader.read(_CHUNK_BYTES))
@@ -153,7 +166,8 @@ async def _answer(link: h11.Connection, reader: asyncio.StreamReader, host: str)
         elif isinstance(event, h11.EndOfMessage):
             return bytes(body)
         elif isinstance(event, h11.ConnectionClosed):
-            raise CallFailed(f"{host} hung up")
+            break
+    raise CallFailed(f"{host} hung up")
 
 
 class Refused(CallFailed):

@@ -52,7 +52,7 @@ class NotifiedLines:
     def hear(self, payload: str) -> None:
         try:
             line = _decode(payload)
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
             # Anybody may send on any channel: what is no line of ours says nothing, but nothing is relied
             # on then.
             self.lose()

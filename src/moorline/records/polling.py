@@ -120,7 +120,7 @@ class Polls:
     def answer(self, request: Request) -> "Response | asyncio.Future[Response]":
         try:
             asked = _decoder.decode(request.body)
-        except (msgspec.MsgspecError, RecursionError) as error:
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise BadRequest(f"a subscribe is expected: {error}") from None
         if len(asked.tables) != 1:
             raise BadRequest("one request is of one table: poll for each of them")

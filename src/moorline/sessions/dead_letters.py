@@ -10,7 +10,13 @@ import logging
 
 from moorline.core.delivery.open_feed import OpenFeed
 from moorline.core.frames.block import Block
-from moorline.core.frames.frame import TOMBSTONE, decode_headers, encode_headers, stored_at
+from moorline.core.frames.frame import (
+    TOMBSTONE,
+    Stored,
+    decode_headers,
+    encode_headers,
+    stored_at,
+)
 from moorline.core.frames.hidden import HIDDEN
 from moorline.core.stream import Gap
 from moorline.core.topic import DEAD_PREFIX, SharedName, matches
@@ -66,7 +72,7 @@ async def bury(
         )
         delivery.buried(one.feed.number, offset)
         return
-    headers = encode_headers([*decode_headers(message.headers), *origin])
+    headers = encode_headers([*_headers(message, origin), *origin])
     if len(headers) > TOPIC_HEADERS_BYTES_MAX:
         headers = encode_headers(origin)
     local = directory.local
@@ -78,6 +84,16 @@ async def bury(
         extra={"group": str(group), "stream": str(stream), "offset": offset, "kept": topic},
     )
     delivery.buried(one.feed.number, offset)
+
+
+def _headers(message: Stored, origin: list[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
+    """Those of the message. Whoever published it does not say where it came from: a letter is sent back by
+    somebody with more rights than that one. What a letter says of itself before is a node's word."""
+    own = decode_headers(message.headers)
+    if message.topic.startswith(DEAD_PREFIX):
+        return own
+    names = {name for name, _ in origin}
+    return [(name, value) for name, value in own if name not in names]
 
 
 def _topic_of_letter(group: SharedName, topic: str) -> str:

@@ -11,12 +11,12 @@ them is not to cost the node more than that.
 """
 
 import secrets
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 
 from moorline.core.delivery.effects import Deliver
 from moorline.core.delivery.open_feed import OpenFeed
 from moorline.core.frames.block import Block
-from moorline.core.ranges import Range
+from moorline.core.ranges import Range, Ranges
 from moorline.core.stream import Gap, Stream
 from moorline.core.trace import (
     ACK,
@@ -101,8 +101,8 @@ class DeliveryTraces:
         self._traces = traces
         self._out: dict[int, dict[int, tuple[Traced, Stream, str, int]]] = {}
         """By feed and offset: what has left, as which span, and when."""
-        self._looks: dict[int, list[list[Range]]] = {}
-        """By feed: for each look at what was pulled, what was acknowledged meanwhile."""
+        self._looked_at: dict[int, _LookedAt] = {}
+        """By feed, while what was pulled of it is looked at."""
 
     def delivered(self, effect: Deliver, stream: Stream) -> None:
         frames, traces = effect.frames, self._traces
@@ -126,18 +126,19 @@ class DeliveryTraces:
 
     async def pulled(self, one: OpenFeed, ranges: Iterable[Range], read: Read) -> None:
         """A member takes these by itself, from whoever has them; so they are looked at once more here."""
-        left_us, acked = self._traces.now_us(), list[Range]()
-        looks, left_bytes = self._looks.setdefault(one.feed.number, []), TRACED_PULL_BYTES_MAX
-        looks.append(acked)
+        left_us, left_bytes = self._traces.now_us(), TRACED_PULL_BYTES_MAX
+        number, pulled = one.feed.number, list(ranges)
+        looked_at = self._looked_at.setdefault(number, _LookedAt())
+        looked_at.begin(pulled)
         try:
-            for first, upto in ranges:
+            for first, upto in pulled:
                 offset = first
                 while offset < upto:
                     found = await read(one.feed.stream, offset)
                     if (
                         found is None
                         or left_bytes <= 0
-                        or looks is not self._looks.get(one.feed.number)
+                        or looked_at is not self._looked_at.get(number)
                     ):
                         return
                     offset = found.upto
@@ -148,8 +149,11 @@ class DeliveryTraces:
         except (MoorlineError, OSError):
             return  # its node is away: so it is for the member
         finally:
-            looks.remove(acked)
-            self.acked(one.feed.number, acked)
+            looked_at.looks -= 1
+            if looked_at is self._looked_at.get(number):
+                if not looked_at.looks:
+                    del self._looked_at[number]
+                self._done(number, list(looked_at.acked))
 
     def _pulled(self, one: OpenFeed, block: Block, taken: Range, left_us: int) -> bool:
         """Whether there is room for more."""
@@ -166,12 +170,16 @@ class DeliveryTraces:
 
     def acked(self, feed: int, ranges: Iterable[Range]) -> None:
         spans = list(ranges)
-        for acked in self._looks.get(feed, ()):
-            acked += spans
+        looked_at = self._looked_at.get(feed)
+        if looked_at is not None:
+            looked_at.hear(spans)
+        self._done(feed, spans)
+
+    def _done(self, feed: int, ranges: list[Range]) -> None:
         out = self._out.get(feed)
         if not out:
             return
-        for offset in [one for one in out if any(first <= one < upto for first, upto in spans)]:
+        for offset in _of(out, ranges):
             traced, stream, parent, left_us = out.pop(offset)
             self._traces.in_flight -= 1
             self._traces.add(traced, ACK, _drawn(), parent, left_us, stream)
@@ -179,11 +187,41 @@ class DeliveryTraces:
     def ended(self, feed: int) -> None:
         """What was not acknowledged comes again, here or elsewhere."""
         self._traces.in_flight -= len(self._out.pop(feed, ()))
-        self._looks.pop(feed, None)
+        self._looked_at.pop(feed, None)
 
     def close(self) -> None:
         for feed in list(self._out):
             self.ended(feed)
+
+
+class _LookedAt:
+    """What was pulled of a feed and is looked at still, and what of it was acknowledged meanwhile.
+
+    One for all looks at a feed: a member may pull one by one while the node that has them says nothing."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+        self.acked = Ranges()
+        self._pulled = Ranges()
+
+    def begin(self, pulled: Iterable[Range]) -> None:
+        self.looks += 1
+        for first, upto in pulled:
+            self._pulled.add(first, upto)
+
+    def hear(self, ranges: list[Range]) -> None:
+        for first, upto in Ranges(sorted(ranges)):
+            for part in self._pulled.clip(first, upto):
+                self.acked.add(*part)
+
+
+def _of(out: Collection[int], ranges: list[Range]) -> list[int]:
+    """Those that are in the ranges. A client may name as many as its window has: never each with each."""
+    if sum(max(0, upto - first) for first, upto in ranges) <= len(out):
+        named = (one for first, upto in ranges for one in range(first, upto))
+        return [one for one in dict.fromkeys(named) if one in out]
+    done = Ranges(sorted(ranges))
+    return [one for one in out if one in done]
 
 
 def _drawn() -> str:

@@ -140,6 +140,14 @@ def test_what_is_no_token(text: str) -> None:
         IdToken.parsed(text, BY_DEFAULT)
 
 
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_part_that_is_nested_too_deep_is_refused(place: int) -> None:
+    parts = ["e30", "e30", "e30"]
+    parts[place] = encoded(b'{"x": ' + b"[" * 9_999)
+    with pytest.raises(BadToken, match="cannot be read"):
+        IdToken.parsed(".".join(parts), BY_DEFAULT)
+
+
 def test_each_part_has_one_spelling() -> None:
     whole = joined({"alg": "ES256"}, RIGHT, b"sig!")
     head, claims, signature = whole.split(".")

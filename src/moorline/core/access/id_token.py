@@ -119,7 +119,7 @@ class IdToken(msgspec.Struct, frozen=True):
         try:
             head = msgspec.json.decode(decoded(parts[0]), type=_Head)
             claims = msgspec.json.decode(decoded(parts[1]), type=dict[str, Any])
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             raise BadToken("its head or its claims cannot be read") from None
         if head.alg not in algorithms or head.alg not in ALGORITHMS:
             raise BadToken(f"its algorithm is {head.alg[:20]!r}, which is not taken")
