@@ -163,7 +163,7 @@ class Views:
     def _check_room(self, session: Session, path: str) -> None:
         """One that somebody watches already costs nobody anything more."""
         view = self._views.get(path)
-        own = self._of_account.get(_account_of(session), {})
+        own = self._of_account.get(_account_of(session), Counter[int]())
         if len(own) >= VIEWS_PER_PRINCIPAL_MAX and (view is None or view.id not in own):
             raise LimitReached(
                 f"a principal has {VIEWS_PER_PRINCIPAL_MAX} views of a node at most, in all of its windows: "
