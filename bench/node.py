@@ -14,9 +14,10 @@ TICKS = os.sysconf("SC_CLK_TCK")
 class BenchNode:
     """Started on entering, stopped on leaving."""
 
-    def __init__(self, folder: Path, flags: list[str]) -> None:
+    def __init__(self, folder: Path, flags: list[str], program: str = "moorline.cli.main") -> None:
         self.data = folder / "data"
         self._flags = flags
+        self._program = program
         self._process: subprocess.Popen[str] | None = None
         self.ready_line = ""
 
@@ -43,7 +44,7 @@ class BenchNode:
         return match[1]
 
     def __enter__(self) -> "BenchNode":
-        command = [sys.executable, "-m", "moorline.cli.main", "serve", f"--data={self.data}"]
+        command = [sys.executable, "-m", self._program, "serve", f"--data={self.data}"]
         command += ["--listen=tcp://127.0.0.1:0", "--http=off", "--log-level=warning", *self._flags]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None

@@ -1,18 +1,20 @@
-"""What the check of rights and quotas costs a node: CPU for each message that a principal publishes or sends.
+"""What rights and quotas cost a node: CPU for each message that a principal publishes or sends.
 
     python -m bench.rights [--quick] [--json]
 
-Five users of one node publish the same messages, batched and one by one, and send them to queues, over the
-same kind of link:
+Users of one node publish the same messages to the same topics, batched and one by one, and send them to
+queues, over the same kind of link. The peer of all is the first:
 
-    everything   one row at /topics: a whole run of calls costs one look
-    single       a row for each of its topics, and none above: each topic is looked up; and a denial at some
-                 queue, so that each queue is too
-    subtree      by the row `/topics/%u`
+    unchecked    nobody asks what it may, and nothing is counted for it: as before there were rights
+    unchecked-2  the same once more: how far apart two are between which there is no difference
+    everything   one row at /topics
+    single       a row for each of the topics, and none above; and a denial at some queue
+    subtree      the row `/topics/%u`
     default      as `everything`, with the bound of topics that the settings have by themselves
     bounded      as `everything`, with bounds of topics, messages and bytes a second that it does not meet
 
-They take turns, round by round; told is the median of the rounds, with `everything` as the peer.
+In each round they take short turns, there and back, so that what the machine does meanwhile falls upon all of
+them. Told of a user is the median of the rounds, and of a round the median of its turns.
 """
 
 import asyncio
@@ -23,17 +25,19 @@ from typing import NamedTuple
 
 from bench.node import BenchNode
 from bench.report import Report, run_bench, tell
+from bench.unchecked_node import UNCHECKED
 from moorline.client.connecting import connect
 from moorline.client.moor import Moor
 from moorline.client.topic import record
 from moorline.errors import MoorlineError
-from moorline.net.credentials import PasswordCredentials
+from moorline.net.credentials import TokenCredentials
 
 FLAGS = ["--set=streams.sync=process", "--set=queues.sync=process", "--set=access.quotas="]
 TOPICS = 64
 BATCH = 200
 SIDE_BY_SIDE = 8
-EVERYTHING = "everything"
+SUBTREE = "subtree"
+"""Whose own topics all publish to: the shards of others would be shared out otherwise."""
 
 
 QUEUES = 256
@@ -42,35 +46,36 @@ QUEUES = 256
 
 class Plan(NamedTuple):
     rounds: int
+    turns: int
+    """Of each user, in a round: an even number, since every other goes the other way."""
     batched: int
     batched_sends: int
     single: int
 
 
-FULL = Plan(7, 160_000, 24_000, 12_000)
-QUICK = Plan(1, 8_000, 8_000, 800)
+FULL = Plan(7, 6, 32_000, 16_000, 2_400)
+QUICK = Plan(1, 2, 8_000, 8_000, 800)
 
 
 class User(NamedTuple):
     name: str
-    prefix: str
-    rows: tuple[str, ...]
+    rows: tuple[str, ...] = ()
     bounds: tuple[tuple[str, int], ...] = ()
     denied: tuple[str, ...] = ()
 
 
 USERS = (
-    User("everything", "everything", ("/topics",)),
+    User(UNCHECKED),
+    User(f"{UNCHECKED}-2"),
+    User("everything", ("/topics",)),
     User(
         "single",
-        "single",
-        tuple(f"/topics/single/{number}" for number in range(TOPICS)),
+        tuple(f"/topics/{SUBTREE}/{number}" for number in range(TOPICS)),
         denied=("/queues/" + "0" * 48,),
     ),
-    User("subtree", "subtree", ("/topics/%u",)),
-    User("default", "default", ("/topics",), (("topics", 100_000),)),
+    User(SUBTREE, ("/topics/%u",)),
+    User("default", ("/topics",), (("topics", 100_000),)),
     User(
-        "bounded",
         "bounded",
         ("/topics",),
         (("topics", 1_000_000), ("messages_per_s", 100_000_000), ("bytes_per_s", 10**12)),
@@ -78,8 +83,8 @@ USERS = (
 )
 
 
-async def batched(moor: Moor, user: User, messages: int) -> None:
-    records = [record(f"{user.prefix}/{at % TOPICS}", b"x" * 100) for at in range(BATCH)]
+async def batched(moor: Moor, messages: int) -> None:
+    records = [record(f"{SUBTREE}/{at % TOPICS}", b"x" * 100) for at in range(BATCH)]
 
     async def some() -> None:
         for _ in range(messages // BATCH // SIDE_BY_SIDE):
@@ -88,10 +93,10 @@ async def batched(moor: Moor, user: User, messages: int) -> None:
     await asyncio.gather(*(some() for _ in range(SIDE_BY_SIDE)))
 
 
-async def single(moor: Moor, user: User, messages: int) -> None:
+async def single(moor: Moor, messages: int) -> None:
     async def some(first: int) -> None:
         for at in range(messages // SIDE_BY_SIDE):
-            await moor.publish(f"{user.prefix}/{(first + at) % TOPICS}", b"x" * 100)
+            await moor.publish(f"{SUBTREE}/{(first + at) % TOPICS}", b"x" * 100)
 
     await asyncio.gather(*(some(number) for number in range(SIDE_BY_SIDE)))
 
@@ -107,14 +112,13 @@ class Sending:
         async with connect(self._node.address) as operator:
             self._ids = [queue.id for queue in await operator.create_queues(QUEUES)]
 
-    async def empty(self) -> None:
-        """New ones: what waits in a queue is not a part of what a send costs."""
+    async def renew(self) -> None:
+        """What waits in a queue is not a part of what a send costs."""
         async with connect(self._node.address) as operator:
-            for one in self._ids:
-                await operator.queue(one).delete()
+            await asyncio.gather(*(operator.queue(one).delete() for one in self._ids))
         await self.prepare()
 
-    async def batched(self, moor: Moor, _: User, messages: int) -> None:
+    async def batched(self, moor: Moor, messages: int) -> None:
         calls = [
             [(self._ids[(first + at) % QUEUES], b"x" * 100) for at in range(BATCH)]
             for first in range(0, messages, BATCH)
@@ -129,7 +133,7 @@ class Sending:
 
         await asyncio.gather(*(send(calls[place::SIDE_BY_SIDE]) for place in range(SIDE_BY_SIDE)))
 
-    async def single(self, moor: Moor, _: User, messages: int) -> None:
+    async def single(self, moor: Moor, messages: int) -> None:
         async def send(first: int) -> None:
             for at in range(messages // SIDE_BY_SIDE):
                 await moor.send(
@@ -139,69 +143,82 @@ class Sending:
         await asyncio.gather(*(send(number) for number in range(SIDE_BY_SIDE)))
 
 
-async def prepare(address: str) -> None:
+async def prepare(address: str) -> dict[str, TokenCredentials]:
+    """By what each of them comes."""
+    found = {}
     async with connect(address) as operator:
+        access = operator.access
         for user in USERS:
-            await operator.access.add_user(user.name, b"x")
+            await access.add_user(user.name, b"x")
             for path in user.rows:
-                await operator.access.add_grant(path, user.name, "w")
+                await access.add_grant(path, user.name, "w")
             for path in user.denied:
-                await operator.access.add_grant(path, user.name, denies="w")
+                await access.add_grant(path, user.name, denies="w")
             for quota, bound in user.bounds:
-                await operator.access.set_quota(user.name, quota, bound)
+                await access.set_quota(user.name, quota, bound)
+            token = await access.add_token(user.name, "bench")
+            found[user.name] = TokenCredentials(token.token)
+    return found
 
 
 def cpu_s(pid: int) -> float:
-    """Of the node's threads, to the nanosecond: a round is too short for the ticks of `cpu_seconds`."""
+    """Of the node's threads, to the nanosecond: a turn is too short for the ticks of `cpu_seconds`."""
     tasks = Path(f"/proc/{pid}/task").iterdir()
     return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
 
 
-async def round_of(
-    node: BenchNode, user: User, work: Callable[[Moor, User, int], Awaitable[None]], messages: int
+Work = Callable[[Moor, int], Awaitable[None]]
+
+
+async def turn_of(
+    node: BenchNode, credentials: TokenCredentials, work: Work, messages: int
 ) -> float:
     """Microseconds of the node's CPU for each message."""
-    credentials = PasswordCredentials(user.name, "x")
     async with connect(node.address, credentials=credentials) as moor:
-        await work(moor, user, messages // 10)  # what is first meets cold caches
+        await work(moor, messages // 10)  # what is first meets cold caches
         before = cpu_s(node.pid)
-        await work(moor, user, messages)
+        await work(moor, messages)
         return (cpu_s(node.pid) - before) / messages * 1e6
 
 
 async def run(report: Report, folder: Path, quick: bool) -> None:
     plan = QUICK if quick else FULL
-    with BenchNode(folder, FLAGS) as node:
-        await prepare(node.address)
+    with BenchNode(folder, FLAGS, "bench.unchecked_node") as node:
+        credentials = await prepare(node.address)
         sending = Sending(node)
         await sending.prepare()
-        for kind, work, messages in (
-            ("batched", batched, plan.batched),
-            ("single messages", single, plan.single),
-            ("batched sends", sending.batched, plan.batched_sends),
-            ("single sends", sending.single, plan.single),
+        for kind, work, messages, renew in (
+            ("batched", batched, plan.batched, None),
+            ("single messages", single, plan.single, None),
+            ("batched sends", sending.batched, plan.batched_sends, sending.renew),
+            ("single sends", sending.single, plan.single, sending.renew),
         ):
             tell(kind)
-            found: dict[str, list[float]] = {user.name: [] for user in USERS}
+            rounds: dict[str, list[float]] = {user.name: [] for user in USERS}
             for number in range(plan.rounds):
-                turned = USERS[number % len(USERS) :] + USERS[: number % len(USERS)]
-                for user in turned:
-                    found[user.name].append(await round_of(node, user, work, messages))
-                    await sending.empty()
-            medians = {name: statistics.median(times) for name, times in found.items()}
-            for name, median in medians.items():
-                if name == EVERYTHING:
-                    report.row(f"{kind}, {name}", "node_cpu", median, "us")
-                else:
-                    peer = medians[EVERYTHING]
-                    report.row(
-                        f"{kind}, {name}",
-                        "node_cpu",
-                        median,
-                        "us",
-                        peer=EVERYTHING,
-                        peer_value=peer,
-                    )
+                first = number % len(USERS)
+                users = [*USERS[first:], *USERS[:first]]
+                turns: dict[str, list[float]] = {user.name: [] for user in USERS}
+                for at in range(plan.turns):
+                    for user in reversed(users) if at % 2 else users:
+                        found = await turn_of(node, credentials[user.name], work, messages)
+                        turns[user.name].append(found)
+                        if renew is not None:
+                            await renew()
+                for name, times in turns.items():
+                    rounds[name].append(statistics.median(times))
+            tell_of(report, kind, rounds)
+
+
+def tell_of(report: Report, kind: str, rounds: dict[str, list[float]]) -> None:
+    medians = {name: statistics.median(times) for name, times in rounds.items()}
+    peer = medians[UNCHECKED]
+    for name, median in medians.items():
+        case = f"{kind}, {name}"
+        if name == UNCHECKED:
+            report.row(case, "node_cpu", median, "us")
+        else:
+            report.row(case, "node_cpu", median, "us", peer=UNCHECKED, peer_value=peer)
 
 
 def main() -> None:

@@ -6,6 +6,7 @@ from moorline.access.guard import Declarations
 from moorline.core.access.principal import ANONYMOUS, Proof
 from moorline.core.access.right import EVERYTHING, NOTHING
 from moorline.net.session import Handlers, Session
+from moorline.net.session_rights import Passing, Wanted
 
 
 class GivenRights:
@@ -19,6 +20,7 @@ class GivenRights:
         self.principal = principal
         self.proof = Proof.NODE if is_node else Proof.PASSWORD
         self.is_node = is_node
+        self.passing: dict[Wanted, Passing] = {}
         self._bits = bits
 
     def at(self, path: str) -> int:  # noqa: ARG002
@@ -36,7 +38,10 @@ class GivenRights:
     def denied(self, right: int, path: str) -> bool:  # noqa: ARG002
         return False
 
-    def none_denied(
+    def all_granted(self, right: int, below: str, names: list[str]) -> bool:
+        return not names or self.first_lacking(right, below, names) is None
+
+    def all_undenied(
         self,
         right: int,  # noqa: ARG002
         below: str,  # noqa: ARG002

@@ -1,5 +1,7 @@
 """Which bound applies to whom, and what whoever meets it is told."""
 
+import random
+
 import pytest
 
 from moorline.access.quotas import Allowance, Quotas, QuotaTable
@@ -141,6 +143,75 @@ def test_other_bounds_hold_at_once_for_those_who_are_here() -> None:
         found.take(carol, (Quota.QUEUES, 1))
     with pytest.raises(OverQuota, match="messages_per_s is 1"):
         found.take(carol, (Quota.MESSAGES_PER_S, 1))
+
+
+def test_a_connection_hears_at_once_that_its_rates_are_bounded_now() -> None:
+    """What every message asks for is looked up when bounds change, and not by each of them."""
+    found, _ = quotas(QuotaTable())
+    here = Allowance(found, found.held_by("carol", "tls://0.0.0.0:7412"), "carol", "")
+    assert not here.is_rate_bounded
+    assert not here.is_publishing_bounded
+    assert here.topic_bytes_max == UNBOUNDED
+    found.load(QuotaTable(rows={"carol": Bounds(messages_per_s=1, topic_bytes=5)}))
+    assert here.is_rate_bounded
+    assert here.is_publishing_bounded
+    assert here.topic_bytes_max == 5
+    here.take_published(1, 10)
+    with pytest.raises(OverQuota, match="messages_per_s is 1"):
+        here.take_published(1, 10)
+    found.load(QuotaTable(listeners={"tls://0.0.0.0:7412": Bounds(stored_bytes=9)}))
+    assert here.is_rate_bounded, "by its listener"
+    found.load(QuotaTable())
+    assert not here.is_rate_bounded
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_run_takes_what_its_calls_would_take_one_by_one(seed: int) -> None:
+    """By the rates of a principal and of its listener, and by what came lately through that."""
+    chance, listener = random.Random(seed), "tcp://0.0.0.0:7411"
+
+    def drawn(*bounds: int) -> int | None:
+        return chance.choice([None, *bounds])
+
+    table = QuotaTable(
+        rows={"alice": Bounds(messages_per_s=drawn(3, 40), bytes_per_s=drawn(90, 3_000))},
+        listeners={
+            listener: Bounds(
+                messages_per_s=drawn(2, 60),
+                bytes_per_s=drawn(200, 4_000),
+                topic_bytes=drawn(3_000, 90_000),
+            )
+        },
+    )
+    (together, now), (singly, later) = quotas(table), quotas(table)
+    one, other = (
+        Allowance(found, found.held_by("alice", listener), "alice", listener)
+        for found in (together, singly)
+    )
+
+    def each(allowance: Allowance, sizes: list[int]) -> list[str]:
+        answers = []
+        for size in sizes:
+            try:
+                allowance.take_published(1, size)
+            except OverQuota as error:
+                answers.append(str(error))
+            else:
+                answers.append("")
+        return answers
+
+    runs = 0
+    for _ in range(300):
+        now.ms = later.ms = now.ms + chance.choice([0, 0, 1, 30, 900])
+        sizes = chance.choices(range(60), k=chance.randint(1, 8))
+        wanted = each(other, sizes)
+        if one.take_run(len(sizes), sum(sizes)):
+            runs += 1
+            assert not any(wanted)
+        else:
+            assert each(one, sizes) == wanted
+        assert together.used("alice") == singly.used("alice")
+    assert runs
 
 
 def test_who_is_gone_is_forgotten() -> None:

@@ -27,7 +27,13 @@ from moorline.access.rights import UNKNOWN
 from moorline.core.access.quota import Quota
 from moorline.core.access.right import ADMINISTER, NAMES, OWNERS, letters_of
 from moorline.errors import Denied, OverQuota, RightsUnknown
-from moorline.net.session_rights import SessionAllowance, SessionRights
+from moorline.net.session_rights import (
+    ALL,
+    SessionAllowance,
+    SessionRights,
+    Wanted,
+    undenied_at,
+)
 from moorline.net.turns import Turns
 from moorline.wire.message import Answer, Call, Failed, Message
 
@@ -83,6 +89,16 @@ AuditedPath = Callable[[SessionRights, Any], str | None]
 """The path under which the audit has a call that is an operator's act; None where it is none."""
 
 
+class PassingRun(NamedTuple):
+    """What comes with every message: a run of calls is let pass by one look at what was found before."""
+
+    wanted: Wanted
+    names_of_calls: Callable[[list[Any]], list[Any]]
+    """What is looked at in `rights.passing`."""
+    finds: Callable[[SessionRights, list[Any]], bool]
+    """Whether each of these names is granted; remembers it there."""
+
+
 class Declared(NamedTuple):
     """A handler with what its calls need. There is no handler without."""
 
@@ -92,8 +108,8 @@ class Declared(NamedTuple):
     below: str = ""
     """Whoever has the right at everything below this path needs no check."""
     audited_path: AuditedPath | None = None
-    passes: Callable[[SessionRights, list[Any]], bool] | None = None
-    """Whether a whole run needs no check of its calls one by one."""
+    passing: PassingRun | None = None
+    """How a whole run is let pass without a check of its calls one by one."""
     is_heavy: bool = False
     """Each call counts by `heavy_calls_per_s`."""
     is_look: bool = False
@@ -182,16 +198,23 @@ def needs(
 
 
 def needs_each(
-    right: int, names_of_call: Callable[[Any], list[str]], handler: GuardedHandler, *, below: str
+    right: int,
+    names_of_calls: Callable[[list[Any]], list[str]],
+    handler: GuardedHandler,
+    *,
+    below: str,
 ) -> Declared:
     """The right at `below/NAME` for each name of a call, of which there may be hundreds: what was granted
-    before is one look for all of them. What `needs` says of `below` holds here too."""
+    before is one look for all of a run. What `needs` says of `below` holds here too."""
 
     def check(rights: SessionRights, call: Any) -> Refusal | None:
-        lacking = rights.first_lacking(right, below, names_of_call(call))
+        lacking = rights.first_lacking(right, below, names_of_calls([call]))
         return None if lacking is None else _refusal(rights, right, lacking)
 
-    return Declared(handler, check, right, below)
+    def finds(rights: SessionRights, names: list[str]) -> bool:
+        return rights.all_granted(right, below, names)
+
+    return Declared(handler, check, passing=PassingRun((right, below), names_of_calls, finds))
 
 
 def owner_or(
@@ -242,12 +265,14 @@ def unless_denied(
             return None
         return _refusal(rights, right, path)
 
-    def passes(rights: SessionRights, calls: list[Any]) -> bool:
-        if not rights.denied_within(right, below):
-            return True
-        return rights.none_denied(right, below, [id_of_call(call) for call in calls], path_of)
+    def ids_of_calls(calls: list[Any]) -> list[bytes]:
+        return [id_of_call(call) for call in calls]
 
-    return Declared(handler, check, right, passes=passes)
+    def finds(rights: SessionRights, ids: list[bytes]) -> bool:
+        return rights.all_undenied(right, below, ids, path_of)
+
+    passing = PassingRun((right, undenied_at(below)), ids_of_calls, finds)
+    return Declared(handler, check, right, passing=passing)
 
 
 def demand(rights: SessionRights, right: int, path: str, owner: str | None = None) -> None:
@@ -325,12 +350,12 @@ class Guard:
             declared = declared._replace(
                 handler=self._rated(kind, declared.handler), is_heavy=False
             )
-        handler, check, right, below, audited_path, passes, _, is_look = declared
+        handler, check, right, below, audited_path, passing, _, is_look = declared
         if check is None:
             return handler
         checked = self._checked(kind, handler, check)
-        if passes is not None:
-            return self._passing(passes, handler, checked)
+        if passing is not None:
+            return _let_pass(passing, handler, checked)
         if audited_path is not None and self._operating is not None:
             # While a line is written rights may change: they are looked at again behind it.
             operating = self._operating
@@ -371,17 +396,6 @@ class Guard:
             if all(audited_path(session.rights, call) is None for call in calls):
                 return handler(session, calls)
             return recorded(cast("Any", session), calls)
-
-        return handle
-
-    def _passing(
-        self,
-        passes: Callable[[SessionRights, list[Any]], bool],
-        handler: GuardedHandler,
-        checked: GuardedHandler,
-    ) -> GuardedHandler:
-        def handle(session: Guarded, calls: list[Any]) -> Iterable[Answer]:
-            return (handler if passes(session.rights, calls) else checked)(session, calls)
 
         return handle
 
@@ -430,6 +444,25 @@ class Guard:
             return _and_those_of(answers, handler, session, granted)
 
         return handle
+
+
+def _let_pass(
+    passing: PassingRun, handler: GuardedHandler, checked: GuardedHandler
+) -> GuardedHandler:
+    wanted, names_of_calls, finds = passing
+
+    def handle(session: Guarded, calls: list[Any]) -> Iterable[Answer]:
+        # Written out: this is what rights cost a message.
+        rights = session.rights
+        found = rights.passing.get(wanted)
+        if found is ALL:
+            return handler(session, calls)
+        names = names_of_calls(calls)
+        if (found is not None and found.issuperset(names)) or finds(rights, names):
+            return handler(session, calls)
+        return checked(session, calls)
+
+    return handle
 
 
 def _and_those_of(

@@ -14,6 +14,7 @@ proof is `anonymous`.
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import NamedTuple
+from weakref import WeakSet
 
 import msgspec
 
@@ -104,6 +105,8 @@ class Quotas:
         """The same of listeners."""
         self._made: dict[tuple[str, Quota], Recent] = {}
         """What came lately by listeners that bound it."""
+        self._allowances: WeakSet[Allowance] = WeakSet()
+        """Those of the connections that are here."""
 
     def __len__(self) -> int:
         return len(self._principals)
@@ -116,6 +119,8 @@ class Quotas:
             account.set_bounds(self._bounds_of(name), now_ms)
         for name, account in self._listeners:
             account.set_bounds(table.listeners.get(name, NO_BOUNDS), now_ms)
+        for allowance in self._allowances:
+            allowance.look()
 
     def held_by(self, principal: str, listener: str = "") -> Held:
         """The accounts of a connection; of one on this machine that proved nothing, that of LOOPBACK."""
@@ -145,10 +150,31 @@ class Quotas:
         now_ms = self._now_ms()
         principal, listener = held
         over = principal.take_published(messages, size_bytes, now_ms)
-        if over is None and listener is not None and listener.is_rate_bounded:
+        if over is None and listener is not None:
             over = listener.take_published(messages, size_bytes, now_ms)
         if over is not None:
             raise over_quota(over)
+
+    def take_run(
+        self, listener: str, held: Held, messages: int, size_bytes: int, kept_as: Quota
+    ) -> bool:
+        """As `take_published` and `take_made` for a whole run of calls, at once. False and nothing taken
+        where it is too much: then each of them is asked for by itself, and pays by itself."""
+        now_ms = self._now_ms()
+        principal, through = held
+        if principal.take_published(messages, size_bytes, now_ms) is not None:
+            return False
+        if through is None:
+            return True
+        if through.take_published(messages, size_bytes, now_ms) is None:
+            try:
+                self.take_made(listener, held, kept_as, size_bytes)
+            except OverQuota:
+                through.put_back(messages, size_bytes)
+            else:
+                return True
+        principal.put_back(messages, size_bytes)
+        return False
 
     def take_made(self, listener: str, held: Held, quota: Quota, amount: int) -> None:
         """Something that stays is about to be made by it; taken also where something else refuses then."""
@@ -168,6 +194,11 @@ class Quotas:
         _give_back(held.principal, given)
         if held.listener is not None:
             _give_back(held.listener, given)
+
+    def tell(self, allowance: "Allowance") -> None:
+        """From now on it looks at its bounds whenever they change."""
+        self._allowances.add(allowance)
+        allowance.look()
 
     def check_room(self, account: Account, quota: Quota, held: int, amount: int) -> None:
         """Of what is counted elsewhere, where there are `held` of it."""
@@ -240,9 +271,22 @@ class Quotas:
 
 
 class Allowance:
-    """What one connection may take, of its accounts: an attribute of its session."""
+    """What one connection may take, of its accounts: an attribute of its session.
 
-    __slots__ = ("_held", "_listener", "_name", "_quotas")
+    What every message asks for are attributes: they are looked up when bounds change, and not by each.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_held",
+        "_is_listener_bytes_bounded",
+        "_listener",
+        "_name",
+        "_quotas",
+        "is_publishing_bounded",
+        "is_rate_bounded",
+        "topic_bytes_max",
+    )
 
     def __init__(self, quotas: Quotas, held: Held, name: str = "", listener: str = "") -> None:
         """`name` is that of its principal's account, `listener` the one that it came by."""
@@ -250,22 +294,17 @@ class Allowance:
         self._held = held
         self._name = name
         self._listener = listener
+        quotas.tell(self)
 
-    @property
-    def is_rate_bounded(self) -> bool:
+    def look(self) -> None:
+        """At its bounds, which are others now."""
         principal, listener = self._held
-        return principal.is_rate_bounded or (
+        self._is_listener_bytes_bounded = listener is not None and listener.is_bytes_bounded
+        self.is_rate_bounded = principal.is_rate_bounded or (
             listener is not None and (listener.is_rate_bounded or listener.is_bytes_bounded)
         )
-
-    @property
-    def is_listener_rate_bounded(self) -> bool:
-        listener = self._held.listener
-        return listener is not None and (listener.is_rate_bounded or listener.is_bytes_bounded)
-
-    @property
-    def is_publishing_bounded(self) -> bool:
-        return self._held.is_publishing_bounded
+        self.is_publishing_bounded = self._held.is_publishing_bounded
+        self.topic_bytes_max = principal.bound(Quota.TOPIC_BYTES)
 
     def bound(self, quota: Quota) -> int:
         return self._held.principal.bound(quota)
@@ -282,7 +321,13 @@ class Allowance:
     ) -> None:
         if self.is_rate_bounded:
             self._quotas.take_published(self._held, messages, size_bytes)
-            self.take_made(kept_as, size_bytes)
+            if self._is_listener_bytes_bounded:
+                self.take_made(kept_as, size_bytes)
+
+    def take_run(self, messages: int, size_bytes: int, kept_as: Quota = Quota.TOPIC_BYTES) -> bool:
+        return not self.is_rate_bounded or self._quotas.take_run(
+            self._listener, self._held, messages, size_bytes, kept_as
+        )
 
     def is_bounded(self, quota: Quota) -> bool:
         principal, listener = self._held

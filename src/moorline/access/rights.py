@@ -3,6 +3,14 @@
 rights = table.rights("alice", Proof.PASSWORD, is_local=False)
 rights.allows(WRITE, "/topics/orders/eu")
 rights.everywhere("/topics") & WRITE              one look for a whole run of calls
+
+What comes with every message is judged once under a table, and then found by one look:
+
+    passing = rights.passing.get((WRITE, "/topics"))             none: nothing is known yet
+    passing is ALL or passing.issuperset(names)                  each of these was granted before
+    rights.all_granted(WRITE, "/topics", names)                  judges them, and remembers it in `passing`
+
+Nobody who looks there asks whether it is still so: the table empties all of it with its generation.
 """
 
 from collections.abc import Callable
@@ -14,12 +22,10 @@ from moorline.core.access.principal import ANONYMOUS, LOOPBACK, Proof
 from moorline.core.access.right import EVERYTHING, NOTHING
 from moorline.core.access.row import subjects_of
 from moorline.errors import RightsUnknown
+from moorline.net.session_rights import ALL, Name, Passing, Wanted, undenied_at
 
 if TYPE_CHECKING:
-    from moorline.access.rights_table import Name, RightsTable
-
-UNDENIED = "-"
-"""Before a path: names below it at which nothing is denied."""
+    from moorline.access.rights_table import RightsTable
 
 UNKNOWN = "the node has not heard from the catalog for long and knows nobody's rights: try again"
 
@@ -39,6 +45,7 @@ class Rights:
         "_verdicts",
         "claimed",
         "is_node",
+        "passing",
         "principal",
         "proof",
         "subjects",
@@ -154,10 +161,43 @@ class Rights:
         undenied = self._undenied.get((right, below))
         if undenied is None:
             # Apart from names that are granted, which are of other kinds of calls.
-            undenied = self._table.granted_of(self.subjects, right, f"{UNDENIED}{below}")
+            undenied = self._table.granted_of(self.subjects, right, undenied_at(below))
             self._undenied[right, below] = undenied
         self._table.learn(undenied, set(names))
         return True
+
+    def all_granted(self, right: int, below: str, names: list[str]) -> bool:
+        """Whether there is a right at each of many names below a path, and in `passing` from now on.
+
+        Whoever has it at everything below is not asked for names: what only nodes may write is not looked at
+        then, and is refused by whoever writes it.
+        """
+        if self.everywhere(below) & right:
+            self._pass((right, below), ALL)
+        elif self.first_lacking(right, below, names) is None:
+            self._pass((right, below), self._granted.get((right, below)))
+        else:
+            return False
+        return True
+
+    def all_undenied(
+        self, right: int, below: str, names: list[bytes], path_of: Callable[[bytes], str]
+    ) -> bool:
+        """The same of what one has by knowing what is at a path: `passing` has it by `undenied_at(below)`."""
+        wanted = right, undenied_at(below)
+        if not self.denied_within(right, below):
+            self._pass(wanted, ALL)
+        elif self.none_denied(right, below, names, path_of):
+            self._pass(wanted, self._undenied.get((right, below)))
+        else:
+            return False
+        return True
+
+    def _pass(self, wanted: Wanted, names: Passing | None) -> None:
+        # To find them may have begun a new generation. What was given out for the old one is empty, and
+        # nobody would empty it again: it stays so.
+        if names is not None and self._generation == self._table.generation:
+            self.passing[wanted] = names
 
     def owns(self, owner: str) -> bool:
         """Whether something of that owner is its own; what nobody proven made is nobody's."""
@@ -213,6 +253,10 @@ class Rights:
         self._verdicts: dict[str, int] = table.verdicts_of(self.subjects) if self._is_known else {}
         self._everywhere: dict[str, int] = {}
         self._denied_within: dict[tuple[int, str], bool] = {}
-        self._undenied: dict[tuple[int, str], set[Name]] = {}
-        self._granted: dict[tuple[int, str], set[Name]] = {}
-        """What was granted, by right and path above: names, in sets that the table holds and bounds."""
+        self._undenied: dict[Wanted, set[Name]] = {}
+        self._granted: dict[Wanted, set[Name]] = {}
+        """What was granted: names, in sets that the table holds and bounds."""
+        # A node has everything, whatever the table says, and shares nothing with a user of its name.
+        is_shared = self._is_known and not self.is_node
+        self.passing: dict[Wanted, Passing] = table.passing_of(self.subjects) if is_shared else {}
+        """What is found by one look. The table has it too, and empties it with its generation."""

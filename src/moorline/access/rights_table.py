@@ -32,16 +32,13 @@ from moorline.limits import (
     VERDICTS_OF_ALL_MAX,
 )
 from moorline.net.clock import boot_ms
+from moorline.net.session_rights import Name, Passing, Wanted
 from moorline.net.slices import in_slices
 
 log = logging.getLogger("moorline.access")
 
 _MARK_VERSIONS = Struct(">QQ")
 _TOKEN_MARK_BYTES = PROOF_MARK_BYTES - _MARK_VERSIONS.size
-
-
-Name = str | bytes
-"""Of something below a path, as its callers have it: a topic, or the id of a queue."""
 
 
 class Source(Protocol):
@@ -138,8 +135,9 @@ class RightsTable:
         self._knowledge: Knowledge | None = None
         self._verdicts: dict[Subjects, dict[str, int]] = {}
         self._granted: dict[tuple[Subjects, int, str], set[Name]] = {}
+        self._passing: dict[Subjects, dict[Wanted, Passing]] = {}
         self._verdict_count = 0
-        """Of both together."""
+        """Of all three together."""
         self._listeners: list[Callable[[], None]] = []
         self._turn = asyncio.Lock()
 
@@ -281,6 +279,15 @@ class RightsTable:
         granted.update(names)
         self._count_verdict(len(granted) - before)
 
+    def passing_of(self, subjects: Subjects) -> dict[Wanted, Passing]:
+        """What is found by one look; shared as verdicts are. Its sets are those of `granted_of`, or `ALL`; by
+        kinds of calls, so that they are few."""
+        found = self._passing.get(subjects)
+        if found is None:
+            self._count_verdict()
+            found = self._passing[subjects] = {}
+        return found
+
     def everywhere(self, subjects: Subjects, path: str) -> int:
         return self._contents.grants.everywhere(subjects, path)
 
@@ -299,7 +306,11 @@ class RightsTable:
             self._forget_verdicts()
 
     def _forget_verdicts(self) -> None:
-        # Connections hold theirs until they are used again: emptied, and not only let go.
+        # Connections hold theirs until they are used again: emptied, and not only let go. Of `passing` they
+        # do not even ask for the generation.
+        for passing in self._passing.values():
+            passing.clear()
+        self._passing.clear()
         for verdicts in self._verdicts.values():
             verdicts.clear()
         self._verdicts.clear()

@@ -3,11 +3,28 @@
 Who gives it to a session is in the room above: access/rights.py and access/quotas.py.
 """
 
-from collections.abc import Callable, Collection
-from typing import Protocol
+from collections.abc import Callable, Collection, Mapping
+from typing import Final, Protocol
 
 from moorline.core.access.principal import Proof
 from moorline.core.access.quota import Quota
+
+Wanted = tuple[int, str]
+"""A right, and the path below which it is wanted."""
+
+Name = str | bytes
+"""Of something below a path, as its callers have it: a topic, or the id of a queue."""
+
+Passing = set[Name] | frozenset[Name]
+"""Names below a path that a run of calls may have, all of them."""
+
+ALL: Final[Passing] = frozenset({"#"})
+"""In place of names: whatever they are. To be compared by `is`."""
+
+
+def undenied_at(below: str) -> str:
+    """In place of a path in `Wanted`: names at which nothing takes the right away."""
+    return f"-{below}"
 
 
 class SessionRights(Protocol):
@@ -35,6 +52,20 @@ class SessionRights(Protocol):
     def is_known(self) -> bool:
         """False if the node has not heard from the catalog for too long: then nothing is allowed."""
 
+    @property
+    def passing(self) -> Mapping[Wanted, Passing]:
+        """What each message needs, as it was found before: one look for a run of calls. Nothing of it is
+        older than the rows."""
+
+    def all_granted(self, right: int, below: str, names: list[str]) -> bool:
+        """Whether there is a right at each of many names below a path; `passing` has it then."""
+
+    def all_undenied(
+        self, right: int, below: str, names: list[bytes], path_of: Callable[[bytes], str]
+    ) -> bool:
+        """Whether nothing takes it away at any of many ids below a path; `passing` has it then, by
+        `undenied_at(below)`."""
+
     def at(self, path: str) -> int: ...
     def everywhere(self, subtree: str) -> int:
         """At a path and at everything below it."""
@@ -52,11 +83,6 @@ class SessionRights(Protocol):
     def denied_within(self, right: int, subtree: str) -> bool:
         """Whether that is so anywhere at or below a path."""
 
-    def none_denied(
-        self, right: int, below: str, names: list[bytes], path_of: Callable[[bytes], str]
-    ) -> bool:
-        """Whether that is so at none of many ids below a path."""
-
     def owns(self, owner: str) -> bool: ...
     def check_known(self) -> None: ...
 
@@ -69,10 +95,6 @@ class SessionAllowance(Protocol):
         """Whether messages or bytes a second are bounded: who publishes looks at this first."""
 
     @property
-    def is_listener_rate_bounded(self) -> bool:
-        """Whether those of the address are by which it came, which all share who come there."""
-
-    @property
     def is_publishing_bounded(self) -> bool:
         """Whether they, or topics, are."""
 
@@ -80,6 +102,10 @@ class SessionAllowance(Protocol):
 
     def is_bounded(self, quota: Quota) -> bool:
         """Of its principal, or of the listener that it came by."""
+
+    @property
+    def topic_bytes_max(self) -> int:
+        """What its principal may have in the streams of a node."""
 
     def check_room(self, quota: Quota, held: int, amount: int = 1) -> None:
         """Of what is counted elsewhere, where there are `held` of it: `OverQuota` if that is too much."""
@@ -91,6 +117,10 @@ class SessionAllowance(Protocol):
         self, messages: int, size_bytes: int, kept_as: Quota = Quota.TOPIC_BYTES
     ) -> None:
         """What a publish needs of its rates, or `OverQuota`; `kept_as` is what its bytes count as."""
+
+    def take_run(self, messages: int, size_bytes: int, kept_as: Quota = Quota.TOPIC_BYTES) -> bool:
+        """The same for a whole run of calls; False and nothing taken where it is too much for all of them: a
+        part may fit."""
 
     def take_made(self, quota: Quota, amount: int = 1) -> None:
         """Of what stays, the part that the listener bounds by which it came: or `OverQuota`."""

@@ -60,15 +60,9 @@ class QueueQuotas:
         """Those that their sender may send in this second: all of them at once, or as many as there are."""
         allowance = session.allowance
         assert allowance is not None
-        if len(calls) > 1 and not allowance.is_listener_rate_bounded:
-            # Of a listener's bound it would be asked for twice: what a principal took there stays taken.
-            try:
-                size = sum(len(call.body) for call in calls)
-                allowance.take_published(len(calls), size, Quota.STORED_BYTES)
-            except OverQuota:
-                pass  # a part of it may fit
-            else:
-                return calls
+        size = sum([len(call.body) for call in calls])
+        if allowance.take_run(len(calls), size, Quota.STORED_BYTES):
+            return calls
 
         def check(allowance: SessionAllowance, call: Send) -> None:
             allowance.take_published(1, len(call.body), Quota.STORED_BYTES)

@@ -37,8 +37,10 @@ def all_groups(_: object) -> Iterable[str]:
     return (GROUPS,)
 
 
-def topics_published(call: Publish) -> list[str]:
-    return [record.topic for record in call.records]
+def topics_published(calls: list[Publish]) -> list[str]:
+    if len(calls) == 1:
+        return [record.topic for record in calls[0].records]
+    return [record.topic for call in calls for record in call.records]
 
 
 def topics_listed(call: ListTopics) -> Iterable[str]:

@@ -91,9 +91,7 @@ class Publishing:
 
         Single messages are most of what crowds of publishers send, and each step for one of them counts.
         """
-        allowance = session.allowance
-        is_bounded = allowance is not None and allowance.is_rate_bounded
-        if len(calls) < SINGLES_MIN or is_bounded or self.streams.is_disk_full:
+        if len(calls) < SINGLES_MIN or self.streams.is_disk_full:
             return 0
         bytes_max, known = self._settings.message_bytes_max, self.streams.store.known_topics
         records = []
@@ -117,6 +115,11 @@ class Publishing:
             publisher = self._publisher(session)
         except OverQuota:
             return 0  # each of them is told
+        allowance = session.allowance
+        if allowance is not None and allowance.is_rate_bounded:
+            size = sum([len(record.body) for record in records])
+            if not allowance.take_run(len(records), size):
+                return 0  # a part of them may fit
         places = self.streams.store.append_singles(records, publisher)
         self.counts.published += len(records)
         answers: list[Answer] = [

@@ -8,7 +8,7 @@ from moorline.net.session_rights import SessionAllowance
 
 def check_stored(stored: StoredBytes, allowance: SessionAllowance, publisher: str) -> None:
     """Refuses whoever has as much as it may: more can be had when retention has dropped some of it."""
-    bound = allowance.bound(Quota.TOPIC_BYTES)
+    bound = allowance.topic_bytes_max
     if stored.of(publisher) < bound:
         return
     error = OverQuota(

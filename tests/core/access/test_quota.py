@@ -257,7 +257,7 @@ def test_to_be_forgotten_changes_nothing(seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "broken", ["QA1 rate", "QA1 nothing", "QA2 none", "QA2 said", "QA2 debt", "QA2 too much"]
+    "broken", ["QA1 rate", "QA1 nothing", "QA2 none", "QA2 said", "QA2 debt", "QA2 too much", "QA3"]
 )
 def test_a_broken_state_is_found(broken: str) -> None:
     account = Account(Bounds(messages_per_s=5, queues=3), 0)
@@ -272,6 +272,8 @@ def test_a_broken_state_is_found(broken: str) -> None:
             account._buckets.clear()
         case "QA2 said":
             account.has_rates = False
+        case "QA3":
+            account._buckets[RATE] = list(account._buckets[RATE])
         case "QA2 debt":
             account._buckets[RATE][0] = -1
         case _:

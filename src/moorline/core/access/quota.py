@@ -15,6 +15,7 @@ Invariants, looked at by `check`:
 
     QA1  counts alone are held, and each of those that are listed is above 0
     QA2  a rate that is bounded has a bucket, and that holds between nothing and what a second allows
+    QA3  what every publish asks for is taken from these same buckets
 """
 
 from collections import OrderedDict
@@ -120,6 +121,8 @@ class Account:
         "_bounds",
         "_buckets",
         "_held",
+        "_of_bytes",
+        "_of_messages",
         "has_rates",
         "is_bytes_bounded",
         "is_publishing_bounded",
@@ -132,6 +135,9 @@ class Account:
         """Of counts, only what is above 0."""
         self._buckets: dict[Quota, list[int]] = {}
         """Of rates that are bounded: [thousandths that are left, when that was so]."""
+        self._of_messages: list[int] | None = None
+        self._of_bytes: list[int] | None = None
+        """Two of them, for `take_published`."""
         self.has_rates = False
         """Whether any rate is bounded."""
         self.is_publishing_bounded = False
@@ -168,6 +174,7 @@ class Account:
             else:
                 self._buckets[quota] = [bound * _THOUSANDTHS, now_ms]
         self._bounds = {quota: bound for quota, bound in new.items() if bound < UNBOUNDED}
+        self._of_messages, self._of_bytes = self._buckets.get(_MESSAGES), self._buckets.get(_BYTES)
         self.has_rates = bool(self._buckets)
         self.is_rate_bounded = not PUBLISHED.isdisjoint(self._bounds)
         self.is_bytes_bounded = not {Quota.STORED_BYTES, Quota.TOPIC_BYTES}.isdisjoint(self._bounds)
@@ -198,26 +205,31 @@ class Account:
         return None
 
     def take_published(self, messages: int, size_bytes: int, now_ms: int) -> OverBound | None:
-        """As `take_all` of both rates: written out, since every publish asks for it."""
-        of_messages, of_bytes = self._buckets.get(_MESSAGES), self._buckets.get(_BYTES)
-        for quota, amount, bucket in (
-            (_MESSAGES, messages, of_messages),
-            (_BYTES, size_bytes, of_bytes),
-        ):
-            if bucket is None:
-                continue
-            passed_ms = now_ms - bucket[1]
-            if passed_ms > 0:
-                bound = self._bounds[quota]
-                bucket[0] = min(bound * _THOUSANDTHS, bucket[0] + bound * passed_ms)
-                bucket[1] = now_ms
-            if bucket[0] < amount * _THOUSANDTHS:
-                return self._over(quota, amount, now_ms)
+        """As `take_all` of both rates: written out, since every publish asks for it. Between two milliseconds
+        it is two subtractions."""
+        of_messages, of_bytes = self._of_messages, self._of_bytes
+        # Both are looked at before one is taken from.
+        if of_messages is not None:
+            if now_ms > of_messages[1]:
+                self._fill(_MESSAGES, of_messages, now_ms)
+            if of_messages[0] < messages * _THOUSANDTHS:
+                return self._over(_MESSAGES, messages, now_ms)
+        if of_bytes is not None:
+            if now_ms > of_bytes[1]:
+                self._fill(_BYTES, of_bytes, now_ms)
+            if of_bytes[0] < size_bytes * _THOUSANDTHS:
+                return self._over(_BYTES, size_bytes, now_ms)
+            of_bytes[0] -= size_bytes * _THOUSANDTHS
         if of_messages is not None:
             of_messages[0] -= messages * _THOUSANDTHS
-        if of_bytes is not None:
-            of_bytes[0] -= size_bytes * _THOUSANDTHS
         return None
+
+    def put_back(self, messages: int, size_bytes: int) -> None:
+        """What `take_published` gave in this moment, because something else refused it."""
+        if self._of_messages is not None:
+            self._of_messages[0] += messages * _THOUSANDTHS
+        if self._of_bytes is not None:
+            self._of_bytes[0] += size_bytes * _THOUSANDTHS
 
     def room(self, quota: Quota, held: int, amount: int) -> OverBound | None:
         """Whether so much more may be had, of what is counted elsewhere: there are `held` of it."""
@@ -261,10 +273,10 @@ class Account:
             if self._held.get(quota, 0) + amount <= bound or not amount:
                 return None
             return OverBound(quota, bound, None, is_too_much_at_once=amount > bound)
-        left = self._filled(quota, now_ms)
+        left, bucket = self._filled(quota, now_ms), self._buckets[quota]
         # Noted also when it is refused: what has come in counts from here. The later of both times, because
         # a clock that goes back would else fill the same milliseconds twice.
-        self._buckets[quota] = [left, max(now_ms, self._buckets[quota][1])]
+        bucket[:] = [left, max(now_ms, bucket[1])]
         missing = amount * _THOUSANDTHS - left
         if missing <= 0:
             return None
@@ -281,6 +293,11 @@ class Account:
         elif quota in self._buckets:
             self._buckets[quota][0] -= amount * _THOUSANDTHS
 
+    def _fill(self, quota: Quota, bucket: list[int], now_ms: int) -> None:
+        bound = self._bounds[quota]
+        bucket[0] = min(bound * _THOUSANDTHS, bucket[0] + bound * (now_ms - bucket[1]))
+        bucket[1] = now_ms
+
     def _filled(self, quota: Quota, now_ms: int) -> int:
         """What is in a bucket by now; a clock that stands still, or goes back, adds nothing."""
         left, since_ms = self._buckets[quota]
@@ -295,6 +312,9 @@ class Account:
         bounded = {quota for quota in RATES if quota in self._bounds}
         assert self._buckets.keys() == bounded, f"QA2: buckets of {sorted(self._buckets)}"
         assert self.has_rates == bool(bounded), f"QA2: rates are bounded: {self.has_rates}"
+        published = self._buckets.get(_MESSAGES), self._buckets.get(_BYTES)
+        is_same = self._of_messages is published[0] and self._of_bytes is published[1]
+        assert is_same, "QA3: publishes take from other buckets"
         for quota, (left, _) in self._buckets.items():
             is_within = 0 <= left <= self._bounds[quota] * _THOUSANDTHS
             assert is_within, f"QA2: {left} thousandths are left of {quota.value}"
