@@ -104,7 +104,8 @@ DISK_LOOK_MS = 1_000
 """Time between two looks at the disk's room; a second of the fastest writing is below the reserve."""
 
 PARKED_CALLS_MAX = 1_024
-"""Calls that wait for the end of a queue's repair; beyond it they are refused. A check takes milliseconds."""
+"""Calls that wait for the end of a queue's repair, beyond which they are refused; and as many for a look at
+the homes. Either takes milliseconds."""
 
 PARKED_BYTES_MAX = 8 * MIB
 """The same in bytes of messages: as much as may wait for a commit."""

@@ -27,6 +27,7 @@ from moorline.node.folder import opening
 from moorline.queues.commands import QueueBroker
 from moorline.queues.home_exceptions import ExceptionWriter
 from moorline.queues.homes import QueueHomes
+from moorline.queues.new_homes import NewHomes
 from moorline.queues.traces import QueueTraces
 from moorline.queues.upkeep import Upkeep
 from moorline.services.commands import ServiceBroker
@@ -131,7 +132,9 @@ async def open_homes(catalog: Catalog, broker: QueueBroker) -> AsyncIterator[Que
     number = broker.store.options.home
     homes = QueueHomes(Homes(catalog), number)
     writer = ExceptionWriter(Homes(catalog), number, HomeExceptions(broker.store))
+    new = NewHomes(homes, broker.store, broker.refusal_now)
     broker.refusals.absence = homes.absence
+    broker.refusals.may_be_new, broker.refusals.waits = new.may_be, new.waits
     broker.descriptions.whereabouts = homes.whereabouts
     tasks = [
         asyncio.create_task(homes.look_forever()),
@@ -140,6 +143,7 @@ async def open_homes(catalog: Catalog, broker: QueueBroker) -> AsyncIterator[Que
     try:
         yield homes
     finally:
+        new.close()
         for task in tasks:
             task.cancel()
         # A question to a catalog that hangs is not given back when it is cancelled: the stop goes on without.

@@ -226,6 +226,8 @@ class QueueBroker(FillsDisk):
                 or is_disk_full
                 or size > body_bytes_max
             ):
+                if queue is None and self.refusals.waits(self._send, session, call):
+                    continue
                 refusal = self.refusals.of_send(session, queue, call, is_disk_full=is_disk_full)
                 if refusal is not None:
                     refusals.append(refusal)
@@ -283,6 +285,8 @@ class QueueBroker(FillsDisk):
                 or queue.damaged
                 or not (reads_all or owners[queue.owner] == reader)
             ):
+                if queue is None and self.refusals.waits(self._acknowledge, session, call):
+                    continue
                 refusal = self.refusals.of_reader(session, queue, call)
                 if refusal:
                     at_once.append(refusal)

@@ -43,7 +43,9 @@ class QueueHomes:
         self._rows: dict[bytes, HomeRow] = {}
         self._asked_ms: int | None = None
         self._unknown = asyncio.Event()
-        """Somebody asked for a home that is not known: it may be newer than what we know."""
+        """Somebody asked for a home that is not known, or away: it may be new, or back."""
+        self._waiting: list[asyncio.Future[None]] = []
+        """Those who wait for the next look."""
 
     async def home_of(self, queue_ids: Sequence[bytes]) -> dict[bytes, HomeRow]:
         """The homes of queues that are not here; an id that no home has is left out.
@@ -75,9 +77,22 @@ class QueueHomes:
     def absence(self, rights: SessionRights, queue_id: bytes) -> NotFound | HomeAway:
         """What a client is told of a queue that is not here, by what is known without asking anybody."""
         row = self._rows.get(home_number(queue_id))
-        if row is None:
+        if row is None or not row.is_alive:
             self._unknown.set()
         return self._told(rights, row, "by its id it is")
+
+    def knows(self, queue_id: bytes) -> bool:
+        """Whether the end of its id is the number of a home that is known."""
+        number = home_number(queue_id)
+        return number in self._rows or number == self._number
+
+    async def looked(self) -> None:
+        """Returns when the catalog was asked behind this moment, or could not be: by the one who looks for
+        everybody, so that whoever invents ids has it asked no more often."""
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        self._unknown.set()
+        await waiter
 
     async def whereabouts(self, rights: SessionRights, queue_id: bytes) -> NotFound | HomeAway:
         """The same for one who may wait for the catalog: it knows of queues whose ids do not say it."""
@@ -118,12 +133,18 @@ class QueueHomes:
         """Keeps what `absence` says up to date."""
         while True:
             self._unknown.clear()
+            waiting, self._waiting = self._waiting, []
+            if waiting:
+                self._asked_ms = None
             try:
                 await self._look_if_old()
             except (MoorlineError, OSError, TimeoutError) as error:
                 log.info("the homes of other nodes are not known", extra={"error": str(error)})
             except Exception:
                 log.exception("the homes of other nodes are not known")
+            for waiter in waiting:
+                if not waiter.done():
+                    waiter.set_result(None)
             await asyncio.sleep(HOMES_AGAIN_MS / 1_000)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout((HOMES_KEPT_MS - HOMES_AGAIN_MS) / 1_000):

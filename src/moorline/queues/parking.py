@@ -61,7 +61,7 @@ class Parking:
 
     def _park(self, queue: bytes, handler: Handler, session: Session, call: Call) -> bool:
         parked = self._parked.setdefault(queue, [])
-        size = _bytes_of(call)
+        size = bytes_of(call)
         if len(parked) >= PARKED_CALLS_MAX or self._bytes + size > PARKED_BYTES_MAX:
             return False
         parked.append((handler, session, call))
@@ -72,7 +72,7 @@ class Parking:
         """Handles what waited for that queue, in its order, before anything that comes later."""
         assert queue not in self._mending, "they would have to wait again"
         for handler, session, call in self._parked.pop(queue, ()):
-            self._bytes -= _bytes_of(call)
+            self._bytes -= bytes_of(call)
             answers: list[Answer]
             try:
                 refusal = self._refusal_now(session, call)
@@ -96,5 +96,5 @@ class Parking:
             await waiter
 
 
-def _bytes_of(call: Call) -> int:
+def bytes_of(call: Call) -> int:
     return len(call.body) if isinstance(call, Send) else 0

@@ -22,15 +22,19 @@ from moorline.errors import (
     RightsUnknown,
 )
 from moorline.journal.queues.store import Store
-from moorline.net.session import Session
+from moorline.net.session import Handler, Session
 from moorline.net.session_rights import SessionRights
 from moorline.queues.homes import NOT_HERE
 from moorline.queues.owners import QueueOwners, nobody_hears, path_of
-from moorline.wire.message import Answer, Failed
+from moorline.wire.message import Answer, Call, Failed
 from moorline.wire.queue import Acknowledge, Send
 
 Absence = Callable[[SessionRights, bytes], NotFound | HomeAway]
 """For whom, and of which queue."""
+MayBeNew = Callable[[bytes], bool]
+"""Whether a queue may be of a home that is not known yet."""
+Waits = Callable[[Handler, Session, Any], bool]
+"""Whether a call is handled, and answered, later: its queue may be of a home that is not known yet."""
 
 
 def why_shut(queue: Queue | None) -> CallFailed | None:
@@ -57,6 +61,16 @@ def check_readable(queue: Queue) -> None:
         raise unreadable
 
 
+def never_new(_queue_id: bytes) -> bool:
+    """Where there are no other homes."""
+    return False
+
+
+def at_once(_handler: Handler, _session: Session, _call: Call) -> bool:
+    """The same: no call waits for one."""
+    return False
+
+
 def nowhere(_rights: SessionRights, _queue_id: bytes) -> NotFound:
     """Where no catalog knows of other nodes."""
     return NotFound(NOT_HERE)
@@ -68,6 +82,9 @@ class Refusals:
     def __init__(self, store: Store, owners: QueueOwners, message_bytes_max: int) -> None:
         self.absence: Absence = nowhere
         """What is said of a queue that is not here; it may be another node's."""
+        self.may_be_new: MayBeNew = never_new
+        self.waits: Waits = at_once
+        """Both of `NewHomes`, in queues/new_homes.py."""
         self.tell: Callable[[Session, str, str, str], None] = nobody_hears
         """Told of a refusal that no guard made, as the audit is: the session, the act, its path, the code."""
         self._store = store
@@ -122,17 +139,20 @@ class Refusals:
             told, here = list[Answer](), []
             for call in calls:
                 elsewhere = self.elsewhere(session.rights, call.queue)
-                if elsewhere is None or (asks_catalog and check(session.rights, call) is None):
+                if asks_catalog and check(session.rights, call) is None:
                     here.append(call)
-                else:
+                elif elsewhere is not None:
                     told.append(Failed.of(call.call, elsewhere))
+                elif not self.waits(handle, session, call):
+                    here.append(call)
             return [*told, *(handler(session, here) if here else ())]
 
         def check_here(rights: SessionRights, call: Any) -> Refusal | None:
             refusal = check(rights, call)
             if refusal is None or self.elsewhere(rights, call.queue) is not None:
                 return None
-            return refusal
+            # Of a queue whose home may be new, nobody knows yet who judges.
+            return None if self.may_be_new(call.queue) else refusal
 
         return declared._replace(handler=handle, check=check_here)
 
