@@ -201,6 +201,26 @@ async def test_t32_a_publisher_that_stops_leaves_all_resolvers_first(values: Val
         assert "STOPPING" in subscription.why
 
 
+async def test_a_publisher_does_not_wait_for_a_resolver_that_is_silent(
+    values: Values, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it had there goes with its time to live; at the others it is gone at once."""
+    monkeypatch.setattr("moorline.client.values.members.WRITE_ANSWER_MS", 3_600_000)
+    monkeypatch.setattr("moorline.client.values.members.CLOSE_ANSWER_MS", 50)
+    async with ResolverServer.open(ttl_ms=400) as silent, LinkProxy() as way:
+        way.target = port_of(silent)
+        publisher = await values.publisher(
+            values.server.address, f"tcp://127.0.0.1:{way.port}", hello_timeout_ms=60_000
+        )
+        publisher.publish("/x", 1)
+        await publisher.replicated(10)
+        way.hold()
+        async with asyncio.timeout(60):
+            await publisher.close()
+        assert await codes(await values.server.caller(), "/x") == ["NOT_FOUND"]
+        await until(lambda: not list(silent.broker.registry), "it is purged")
+
+
 async def test_t40_a_publisher_that_is_cut_from_one_member_is_found_at_the_other(
     values: Values, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -189,6 +189,10 @@ WRITE_ANSWER_MS = 15_000
 WRITE_ANSWER_US = 12
 """The same for each path of a write, in microseconds, where that is longer."""
 
+CLOSE_ANSWER_MS = 2_000
+"""A publisher that leaves waits so long for a resolver to say that its paths are gone; longer for very many,
+and never longer than for a write."""
+
 REPLICA_CALLS_AT_ONCE = 32
 """Micro-batches of a batch; two batches are on their way to one resolver."""
 

@@ -48,6 +48,7 @@ from moorline.errors import (
     Unreachable,
 )
 from moorline.limits import (
+    CLOSE_ANSWER_MS,
     PATHS_PER_CALL_MAX,
     REPLICA_CALLS_AT_ONCE,
     WRITE_ANSWER_MS,
@@ -226,8 +227,11 @@ class Member:
         """Takes all entries away, if the resolver is there, and leaves."""
         caller = self._caller
         if caller is not None and caller.is_open:
+            # One that is silent keeps nobody from leaving: what it has then goes with its time to live.
+            own_us = self.view.digest().count * WRITE_ANSWER_US
+            patience_ms = min(WRITE_ANSWER_MS, max(CLOSE_ANSWER_MS, own_us / 1_000))
             try:
-                async with asyncio.timeout(WRITE_ANSWER_MS / 1_000):
+                async with asyncio.timeout(patience_ms / 1_000):
                     await caller.call(ClosePublisher, PublisherClosed)
             except (MoorlineError, TimeoutError) as error:
                 log.info("%s has not confirmed the end of the publisher: %s", self.address, error)
