@@ -1,6 +1,6 @@
 """Jobs on Spark, and archives."""
 
-from moorline.limits.units import MIB
+from moorline.limits.units import KIB, MIB
 
 JOB_LOOK_MS = 200
 """Time between two looks at what a job does: a person sees no more, and Spark is asked no oftener."""
@@ -23,6 +23,12 @@ ARCHIVE_ROW_GROUP_ROWS = 262_144
 
 ARCHIVE_ROW_GROUP_BYTES = 64 * MIB
 """The same in bytes, for large messages."""
+
+ARCHIVE_PAGE_BYTES = 64 * KIB
+"""Bytes of a page of a column: what is read at least of each topic that is asked for, and column."""
+
+ARCHIVE_PAGE_ROWS = 4_096
+"""The same in rows, for columns that pack well: a file is a fiftieth larger than with large pages."""
 
 ARCHIVE_READ_ROWS = 65_536
 """Rows of a file that a task reads at once."""

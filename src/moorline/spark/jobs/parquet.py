@@ -15,6 +15,8 @@ import pyarrow.parquet as pq
 from moorline.errors import DriftFound
 from moorline.limits import (
     ARCHIVE_FILE_BYTES,
+    ARCHIVE_PAGE_BYTES,
+    ARCHIVE_PAGE_ROWS,
     ARCHIVE_READ_ROWS,
     ARCHIVE_ROW_GROUP_BYTES,
     ARCHIVE_ROW_GROUP_ROWS,
@@ -52,6 +54,17 @@ def as_archived(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
 
+def by_topic(table: pa.Table) -> pa.Table:
+    """The same rows, those of a topic side by side: who reads one passes over the pages of the others."""
+    table = table.combine_chunks()
+    topics = table.column("topic").chunk(0).dictionary_encode()
+    names = topics.dictionary.to_pylist()
+    ranks = np.empty(len(names), np.int64)
+    ranks[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
+    offsets = table.column("offset").to_numpy()
+    return table.take(np.lexsort((offsets, ranks[topics.indices.to_numpy()])))
+
+
 class PartWriter:
     """Takes batches, writes files under names that nobody else draws; `files` are there at the end."""
 
@@ -87,9 +100,15 @@ class PartWriter:
             self._path = f"{self._folder}/part-{uuid.uuid4().hex}.parquet"
             self._sink = self._target.files.open_output_stream(self._target.full(self._path))
             self._writer = pq.ParquetWriter(
-                self._sink, SCHEMA, compression="zstd", write_page_checksum=True
+                self._sink,
+                SCHEMA,
+                compression="zstd",
+                data_page_size=ARCHIVE_PAGE_BYTES,
+                max_rows_per_page=ARCHIVE_PAGE_ROWS,
+                write_page_index=True,
+                write_page_checksum=True,
             )
-        table = pa.Table.from_batches(self._waiting, SCHEMA)
+        table = by_topic(pa.Table.from_batches(self._waiting, SCHEMA))
         self._writer.write_table(table, row_group_size=max(1, table.num_rows))
         self._waiting, self._rows, self._bytes = [], 0, 0
         if self._sink.tell() >= ARCHIVE_FILE_BYTES:
