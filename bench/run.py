@@ -23,6 +23,7 @@ BENCHMARKS = (
     "log_syncs",
     "drift",
     "topics",
+    "topic_share",
     "mqtt",
     "values",
     "pipeline",

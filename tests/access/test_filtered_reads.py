@@ -127,11 +127,11 @@ async def test_a_right_that_is_taken_while_it_reads_gives_nothing(
     extent = await published(server)
     loop, plain = asyncio.get_running_loop(), filtered_reads.chosen_frames
 
-    def chosen(block: Block, upto: int, filters: list[str]) -> Selection:
+    def chosen(block: Block, upto: int, filters: list[str], room: int) -> Selection:
         """In the thread, while the loop goes on."""
         changed = server.change(removed=(MAY,))
         asyncio.run_coroutine_threadsafe(changed, loop).result(30)
-        return plain(block, upto, filters)
+        return plain(block, upto, filters, room)
 
     async with server.connected("alice") as alice:
         assert told(await read(alice, extent, "shown/#"))

@@ -259,6 +259,10 @@ PICK_NEAR_BYTES = 8 * KIB
 PICK_MESSAGES_MAX = 4_096
 """That a reader picks at once, and so looks up in the dense index."""
 
+PICK_ELSEWHERE_MESSAGES_MIN = 4_096
+"""Messages that a sealed stream of another node has yet, from where that node is asked for what matches; of
+fewer the blocks are read, a few that all readers of a node share."""
+
 PICK_TABLES_BYTES_MAX = 32 * MIB
 """Of offsets that may match, which a node remembers for readers that go on in a sealed stream."""
 

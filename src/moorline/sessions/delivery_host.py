@@ -20,7 +20,14 @@ from moorline.core.ranges import Range
 from moorline.core.stream import Gap
 from moorline.errors import MoorlineError
 from moorline.journal.streams.topic_picks import Wish
-from moorline.limits import PEER_RETRY_MS, READS_PER_TURN_MAX, STREAM_PASS_MS, STREAM_READ_BYTES_MAX
+from moorline.limits import (
+    PEER_RETRY_MS,
+    PICK_MESSAGES_MAX,
+    PICK_SHARE_MAX,
+    READS_PER_TURN_MAX,
+    STREAM_PASS_MS,
+    STREAM_READ_BYTES_MAX,
+)
 from moorline.net.interpreter import Performer
 from moorline.net.tasks import Tasks
 from moorline.sessions.outlet import Outlet
@@ -48,6 +55,8 @@ class DeliveryHost:
         """Subscriptions of this session alone, by their numbers: nobody else asks how far they are."""
         self._sleeping: dict[int, Sleeper] = {}
         """Feeds of those that do."""
+        self._reading_all: set[int] = set()
+        """Feeds of other nodes' streams of which too much is for them to be picked out."""
         self._turn_due = False
         self._waits_for_client = False
         self._loop = asyncio.get_running_loop()
@@ -80,6 +89,7 @@ class DeliveryHost:
         if self._traces is not None:
             self._traces.ended(feed.number)
         self._wakers.pop(feed.number, None)
+        self._reading_all.discard(feed.number)
 
     def change(self, window: Window, size: int, qos: int) -> None:
         self._did(self.machine.change(window, size, qos))
@@ -189,16 +199,34 @@ class DeliveryHost:
         stream, directory = read.stream, self._directory
         if stream.home != directory.node:
             return await self._found_elsewhere(read)
+        wish = self._wish(read)
+        if wish is None:
+            return await directory.local.read(stream, read.offset)
+        return await directory.local.pick(stream, read.offset, wish)
+
+    def _wish(self, read: ReadBlock) -> Wish | None:
+        """What a feed wants of its stream; None if that is everything."""
         one = self.machine.feeds.get(read.feed)
         if one is None or one.window.matcher.takes_all:
-            return await directory.local.read(stream, read.offset)
+            return None
         room = max(1, one.window.size - one.window.out)
-        wish = Wish((one.window.matcher.filter,), one.wanted[1], room)
-        return await directory.local.pick(stream, read.offset, wish)
+        return Wish((one.window.matcher.filter,), one.wanted[1], min(room, PICK_MESSAGES_MAX))
+
+    async def _picked_elsewhere(self, read: ReadBlock, wish: Wish) -> Picked | Gap | None:
+        found = await self._directory.pick(read.stream, read.offset, wish)
+        if isinstance(found, Picked) and (
+            len(found.offsets) > PICK_SHARE_MAX * (found.upto - found.first)
+        ):
+            # Whole blocks, which all readers of this node share, cost less.
+            self._reading_all.add(read.feed)
+        return found
 
     async def _found_elsewhere(self, read: ReadBlock) -> Block | Picked | Gap | None:
         """Of another node's stream. What a plain subscription does not want is passed over at once, as if it
         slept meanwhile: a turn and another task for it would cost three times what the look does."""
+        wish = None if read.feed in self._reading_all else self._wish(read)
+        if wish is not None and self._directory.may_pick(read.stream, read.offset):
+            return await self._picked_elsewhere(read, wish)
         offset, ends_s = read.offset, self._loop.time() + STREAM_PASS_MS / 1_000
         while True:
             found = await self._directory.read(read.stream, offset)

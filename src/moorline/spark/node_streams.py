@@ -57,9 +57,15 @@ class NodeSegment(SegmentParts):
         self._links = links
         self._addresses = addresses
         self._stream = stream
+        self.is_sealed = told.is_sealed
 
     def close(self) -> None:
         """The links outlive it."""
+
+    def matching(self, first: int, upto: int, filters: Sequence[str]) -> MatchingRead:
+        """What the filters take of the messages from `first` on, as far as one answer goes."""
+        make = asked_for_matches(self._stream, first, upto, filters)
+        return self._links.call(self._addresses, make, MatchingRead)
 
     def part(self, part: SegmentPart, position: int, length: int) -> bytes:
         return self._links.run(self._read(part, position, length))
@@ -99,6 +105,20 @@ def _asked(
 ) -> Callable[[int], Message]:
     _, shard, generation = stream
     return lambda call: ReadStreamFile(call, shard, generation, part, position, length)
+
+
+def asked_for_matches(
+    stream: Stream, first: int, upto: int, filters: Sequence[str]
+) -> Callable[[int], Message]:
+    return partial(
+        ReadMatching,
+        shard=stream.shard_number,
+        generation=stream.generation,
+        offset=first,
+        upto=upto,
+        bytes_max=STREAM_READ_BYTES_MAX,
+        filters=list(filters),
+    )
 
 
 class NodeStreams:
@@ -261,18 +281,9 @@ class NodeStreams:
         self, stream: Stream, addresses: tuple[str, ...], first: int, upto: int
     ) -> Iterator[MatchingRead | Gap]:
         """What the filters take of the messages `first` to before `upto`, and what of all of them is lost."""
-        _, shard, generation = stream
         at = first
         while at < upto:
-            make = partial(
-                ReadMatching,
-                shard=shard,
-                generation=generation,
-                offset=at,
-                upto=upto,
-                bytes_max=STREAM_READ_BYTES_MAX,
-                filters=self._filters,
-            )
+            make = asked_for_matches(stream, at, upto, self._filters)
             told = self._links.call(addresses or self._reached(stream.home), make, MatchingRead)
             if told.upto <= at:
                 # The stream is shorter than it was when this was planned.

@@ -16,10 +16,13 @@ from moorline.core.frames.block import Block, block_of
 from moorline.core.frames.byte_columns import Numbers
 from moorline.core.frames.frame import HEAD
 from moorline.core.frames.hidden import with_hidden
+from moorline.core.frames.picked import Picked, picked_of
 from moorline.core.stream import Extent, Gap, Shard, Stream
 from moorline.errors import MoorlineError
+from moorline.journal.streams.topic_picks import Wish
 from moorline.limits import (
     HELLO_TIMEOUT_MS,
+    PICK_ELSEWHERE_MESSAGES_MIN,
     STREAM_READ_BYTES_MAX,
     STREAM_WAIT_MS_MAX,
     STREAMS_PER_PAGE_MAX,
@@ -38,6 +41,7 @@ from moorline.wire.group import (
     StreamsSeen,
     WatchStreams,
 )
+from moorline.wire.stream_file import MatchingRead, ReadMatching
 from moorline.wire.topic import NO_STREAM
 
 log = logging.getLogger("moorline.topics")
@@ -121,6 +125,36 @@ class StreamDirectory:
             return None
         block = block_of(answer.first, answer.frames, _starts(answer.frames))
         return with_hidden(block, answer.hidden)
+
+    def may_pick(self, stream: Stream, offset: int) -> bool:
+        """Whether another node is asked for what matches: it has lists of sealed streams, and what is shared
+        by all readers costs less near the end of one."""
+        for extent in self.extents(stream.shard):
+            if extent.stream == stream:
+                return extent.sealed and extent.end - offset >= PICK_ELSEWHERE_MESSAGES_MIN
+        return False
+
+    async def pick(self, stream: Stream, offset: int, wish: Wish) -> Picked | Gap | None:
+        """What may match behind an offset of another node's stream: that node looks, and says no more."""
+        found = await self._links.call(
+            stream.home,
+            lambda call: ReadMatching(
+                call,
+                stream.shard_number,
+                stream.generation,
+                offset,
+                wish.upto,
+                STREAM_READ_BYTES_MAX,
+                list(wish.filters),
+                wish.messages_max,
+            ),
+            MatchingRead,
+        )
+        if found.reason:
+            return Gap(found.first, found.upto, found.reason)
+        if found.upto <= found.first:
+            return None
+        return picked_of(found.first, found.upto, found.frames, _starts(found.frames))
 
     async def offsets_at(
         self, node: str, time_us: int, *, within_ms: int = HELLO_TIMEOUT_MS

@@ -27,7 +27,7 @@ from moorline.core.stream import Gap, Stream
 from moorline.core.topic import Matcher, check_filter
 from moorline.errors import NotFound
 from moorline.journal.streams.topic_picks import Wish
-from moorline.limits import STREAM_READ_BYTES_MAX
+from moorline.limits import PICK_MESSAGES_MAX, STREAM_READ_BYTES_MAX
 from moorline.net.session import Session
 from moorline.net.session_rights import SessionRights
 from moorline.net.turns import Turns
@@ -81,11 +81,14 @@ class FilteredReads:
         self._check(call)
         stream = Stream(self._streams.node, call.shard, call.generation)
         bytes_max = min(call.bytes_max, STREAM_READ_BYTES_MAX)
-        wish = Wish(tuple(call.filters), max(call.upto, call.offset))
+        room = call.messages_max or ALL
+        wanted = min(room, PICK_MESSAGES_MAX)
+        wish = Wish(tuple(call.filters), max(call.upto, call.offset), wanted)
         found = await self._streams.pick(stream, call.offset, wish, bytes_max)
         if isinstance(found, Block | Picked):
             # In a thread: as many names as there are messages may be matched with all filters.
-            chosen = await asyncio.to_thread(chosen_frames, found, call.upto, list(call.filters))
+            filters = list(call.filters)
+            chosen = await asyncio.to_thread(chosen_frames, found, call.upto, filters, room)
         # Its turn, the disk and the thread took their time: the right is asked for once more.
         for path in paths_read(call):
             demand(session.rights, SUBSCRIBE, path)
@@ -103,12 +106,14 @@ class FilteredReads:
             raise NotFound(f"this node has no stream {call.shard}/{call.generation}")
 
 
-def chosen_frames(block: Block | Picked, upto: int, filters: list[str]) -> Selection:
-    """The messages below `upto` that one of the filters takes. Expired ones too: it is a copy of what is
-    stored, and its reader sees when each one ends."""
+def chosen_frames(
+    block: Block | Picked, upto: int, filters: list[str], room: int = ALL
+) -> Selection:
+    """The first `room` messages below `upto` that one of the filters takes. Expired ones too: it is a copy of
+    what is stored, and its reader sees when each one ends."""
     if isinstance(block, Picked):
-        return select_picked(block, max(upto, block.first), ALL, _AnyOf(filters), 0)
-    return select(block, max(upto, block.first), ALL, _AnyOf(filters), 0)
+        return select_picked(block, max(upto, block.first), room, _AnyOf(filters), 0)
+    return select(block, max(upto, block.first), room, _AnyOf(filters), 0)
 
 
 class _AnyOf:

@@ -60,7 +60,10 @@ class ReadStreamFile(Call, frozen=True, gc=False, tag=143):
 
 class ReadMatching(Call, frozen=True, gc=False, tag=68):
     """The messages of a stream from an offset to before another that one of the filters takes, and no other:
-    for readers who may not read all topics."""
+    for readers who may not read all topics, and for those who want few of its messages.
+
+    At most `messages_max` of them, if that is not 0; an older node gives as many as fit.
+    """
 
     shard: Number
     generation: Number
@@ -68,6 +71,7 @@ class ReadMatching(Call, frozen=True, gc=False, tag=68):
     upto: Number
     bytes_max: Annotated[int, Meta(ge=1, le=STREAM_READ_BYTES_MAX)]
     filters: Annotated[list[FilterText], Meta(min_length=1, max_length=READ_FILTERS_MAX)]
+    messages_max: Number = 0
 
 
 class MatchingRead(Answer, frozen=True, gc=False, tag=69):
