@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from tests.cluster.running import PATIENT, Nodes, until
+from tests.cluster.running import PATIENT, Nodes
+from tests.waiting import until
 
 import moorline
 from moorline.journal.streams.generation import SEAL, SEGMENT

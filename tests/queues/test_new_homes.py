@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from tests.access.rows import operator
 from tests.catalog.databases import new_database
-from tests.queues.queue_server import Certificates, QueueServer, queue_server, until
+from tests.queues.queue_server import Certificates, QueueServer, queue_server
 from tests.queues.test_homes import number_of, queue_of
+from tests.waiting import until
 
 from moorline.catalog import Catalog, EmbeddedPostgres
 from moorline.client.moor import Moor

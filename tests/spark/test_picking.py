@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql.types import StructType
 from tests.journal.streams.lives import Lives
-from tests.process.nodes import NodeProcess, eventually
+from tests.process.nodes import NodeProcess
+from tests.waiting import eventually
 
 import moorline
 from moorline.errors import MessagesGone
