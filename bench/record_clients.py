@@ -1,4 +1,4 @@
-"""What clients of records see: how soon, how many at once, what a return costs, what a boot does."""
+"""What clients of records see: how soon, how many at once, what a return costs."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,6 @@ from moorline.records.registration import Wanted, add
 WORKERS = 4
 FAN_ROWS = 200
 BURST = 50
-USERS = 20
 RETURN_S = RECORD_CLIENT_RETURN_MS / 1_000
 """Who is cut returns within this, by chance, as our clients do."""
 SOON = moorline.RecordSettings(return_ms=1)
@@ -128,58 +127,6 @@ async def _seen(
     )
     found = await asyncio.gather(*(one.ask("saw") for one in workers))
     return [saw_s for part in found for saw_s in part], started_s
-
-
-# --- a change of rights ---------------------------------------------------------------------------
-
-
-async def boots(report: Report, folder: Path, postgres: EmbeddedPostgres, clients: int) -> None:
-    """One of twenty users gets another right: who is cut, and when everybody is proven again."""
-    back_s: dict[str, float] = {}
-    for boot in ("all", "changed"):
-        async with served(folder, f"boot-{boot}", postgres, f"--set=records.boot={boot}") as node:
-            cut, back_s[boot] = await _booted(node, clients, boot)
-            report.row(f"boot={boot} {clients}", "clients_cut", cut, "clients")
-    report.row(
-        f"boot=changed {clients}",
-        "all_back_s",
-        back_s["changed"],
-        "s",
-        peer="boot=all",
-        peer_value=back_s["all"],
-    )
-
-
-async def _booted(node: BenchNode, clients: int, boot: str) -> tuple[int, float]:
-    port = int(node.http_address.rpartition(":")[2])
-    with contextlib.ExitStack() as stack:
-        workers = [stack.enter_context(Worker(Sockets)) for _ in range(WORKERS)]
-        async with moorline.connect(node.address) as operator:
-            tokens = [await _user(operator, f"{boot}-{number}") for number in range(USERS)]
-            share = clients // WORKERS
-            given = [tokens[number % USERS] for number in range(share)]
-            await asyncio.gather(
-                *(one.ask("open", port, [{}] * share, given, RETURN_S) for one in workers)
-            )
-            tell(f"boot={boot}: {clients:,} clients are there")
-            wanted = WORKERS * (share if boot == "all" else given.count(tokens[0]))
-            before = sum(await asyncio.gather(*(one.ask("cuts") for one in workers)))
-            started_s = time.monotonic()
-            await operator.access.add_grant("/records/fans/9", f"{boot}-0", "s")
-            cut = 0
-            async with asyncio.timeout(WAIT_S):
-                while cut < wanted:
-                    await asyncio.sleep(0.01)
-                    cut = sum(await asyncio.gather(*(one.ask("cuts") for one in workers))) - before
-            back_s = max(await asyncio.gather(*(one.ask("all_back") for one in workers)))
-            return cut, back_s - started_s
-
-
-async def _user(operator: moorline.Moor, name: str) -> str:
-    await operator.access.add_user(name)
-    for owner in (1, 2, 3):
-        await operator.access.add_grant(f"/records/fans/{owner}", name, "s")
-    return (await operator.access.add_token(name, "bench")).token
 
 
 # --- a return -------------------------------------------------------------------------------------

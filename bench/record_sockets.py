@@ -16,6 +16,7 @@ from typing import cast
 
 from moorline.core.backoff import pause_ms
 from moorline.limits import RECORD_CLIENT_RETURN_MS_MAX
+from moorline.net.descriptors import raised_limit
 
 AT_ONCE = 12
 """Handshakes at once: a node has some places for those that are not let in yet."""
@@ -41,17 +42,7 @@ class Socket(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # Not looked at: a transport of uvloop is none by its class.
         self._transport = transport = cast("asyncio.Transport", transport)
-        key = base64.b64encode(os.urandom(16)).decode()
-        words = ["moorline.records.json"]
-        if self._client.token:
-            token = base64.urlsafe_b64encode(self._client.token.encode()).decode().rstrip("=")
-            words.append(f"moorline.bearer.{token}")
-        head = (
-            f"GET /records HTTP/1.1\r\nHost: 127.0.0.1:{self._client.port}\r\nUpgrade: websocket\r\n"
-            f"Connection: Upgrade\r\nSec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n"
-            f"Sec-WebSocket-Protocol: {', '.join(words)}\r\n\r\n"
-        )
-        transport.write(head.encode())
+        transport.write(upgrade_head(self._client.port, self._client.token))
 
     def data_received(self, data: bytes) -> None:
         text = self._tail + data
@@ -65,7 +56,7 @@ class Socket(asyncio.Protocol):
                 self._transport.close()
                 return
             self._is_open = True
-            self._transport.write(_frame(json.dumps(self._client.subscription()).encode()))
+            self._transport.write(frame(json.dumps(self._client.subscription()).encode()))
             text = text.partition(b"\r\n\r\n")[2]
         if PING in data:
             # Or it would be cut as one that is gone.
@@ -152,6 +143,8 @@ class Sockets:
 
     def __init__(self) -> None:
         self._clients: list[SocketClient] = []
+        # An ordinary account may open a thousand files before it asks for more.
+        raised_limit()
 
     async def open(
         self, port: int, wheres: list[dict[str, object]], tokens: list[str], return_s: float
@@ -182,19 +175,22 @@ class Sockets:
                 await client.seen.wait()
         return [client.saw_s for client in self._clients]
 
-    async def cuts(self) -> int:
-        """How many were cut so far."""
-        return sum(client.cuts for client in self._clients)
 
-    async def all_back(self) -> float:
-        """When all are synced."""
-        async with asyncio.timeout(WAIT_S):
-            for client in self._clients:
-                await client.synced.wait()
-        return time.monotonic()
+def upgrade_head(port: int, token: str) -> bytes:
+    key = base64.b64encode(os.urandom(16)).decode()
+    words = ["moorline.records.json"]
+    if token:
+        shown = base64.urlsafe_b64encode(token.encode()).decode().rstrip("=")
+        words.append(f"moorline.bearer.{shown}")
+    head = (
+        f"GET /records HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUpgrade: websocket\r\n"
+        f"Connection: Upgrade\r\nSec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n"
+        f"Sec-WebSocket-Protocol: {', '.join(words)}\r\n\r\n"
+    )
+    return head.encode()
 
 
-def _frame(data: bytes) -> bytes:
+def frame(data: bytes) -> bytes:
     """A text of a client: masked, as RFC 6455 asks for, with a mask that changes nothing."""
     size = len(data)
     length = bytes([0x80 | size]) if size < 126 else b"\xfe" + struct.pack(">H", size)

@@ -8,7 +8,7 @@ other work slows all three down. Told is the median of the rounds, with `none` a
 meanwhile; a reader of `log` costs its own statements only.
 
 Clients: a node in its own process, many connections in four others, and Postgres, all on one machine
-(`record_clients.py`).
+(`record_clients.py`); a change of rights by itself is `record_boots.py`.
 """
 
 import asyncio
@@ -20,7 +20,8 @@ from typing import NamedTuple
 
 import asyncpg
 
-from bench.record_clients import FAN_ROWS, boots, fan_out, latency, make_table, reconnects, served
+from bench.record_boots import boots
+from bench.record_clients import FAN_ROWS, fan_out, latency, make_table, reconnects, served
 from bench.report import Report, run_bench, tell
 from moorline.catalog import EmbeddedPostgres
 from moorline.catalog.datafolder import binaries

@@ -11,6 +11,8 @@ import pytest
 from tests.catalog.databases import empty_database
 from tests.process.nodes import NodeProcess, clean_environment
 from tests.process.warm import run_warm
+from tests.records.bed import THINGS
+from tests.records.older_form import register_as_0_2_0
 
 from moorline.catalog import EmbeddedPostgres
 
@@ -159,3 +161,13 @@ async def test_without_a_name_it_is_the_catalog_of_the_node(tmp_path: Path) -> N
 async def test_help_ends_with_an_example(command: str) -> None:
     lines = [line for line in (await done(command, "--help")).splitlines() if line.strip()]
     assert f"Example: moor records {command}" in lines[-1]
+
+
+async def test_a_table_of_an_older_version_is_told_and_is_no_failure(
+    connection: asyncpg.Connection, dsn: str
+) -> None:
+    await connection.execute(THINGS)
+    await register_as_0_2_0(connection)
+    told = await done("check", "things", f"--database={dsn}")
+    assert told.startswith("form: its triggers are of an older version")
+    assert told.endswith("things is as it should be\n")

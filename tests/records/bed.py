@@ -15,6 +15,9 @@ from moorline.records.notify_capture import NotifyCapture
 from moorline.records.opening import open_capture
 from moorline.records.registration import Wanted, add
 
+HIDDEN = "array['moor_seq', 'moor_xid', 'moor_made']"
+"""Columns of ours, which no client sees."""
+
 THINGS = """
 create table things (
     id bigint primary key,
@@ -124,7 +127,7 @@ class Bed:
         """The copy is the table, row for row; the control is another query than those of captures."""
         key = copy.capture.table.key
         rows = await self.connection.fetch(
-            f"select moor_seq, (to_jsonb(t) - 'moor_seq' - 'moor_xid')::text as row from {table} t"
+            f"select moor_seq, (to_jsonb(t) - {HIDDEN})::text as row from {table} t"
         )
         found = {}
         for row in rows:

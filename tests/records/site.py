@@ -10,6 +10,7 @@ from typing import Any
 import asyncpg
 import msgspec
 from tests.catalog.databases import new_database
+from tests.records.bed import HIDDEN
 from tests.records.clients import PATIENCE_S, Held
 
 from moorline.catalog import Catalog, EmbeddedPostgres
@@ -70,8 +71,7 @@ class Site:
     ) -> dict[tuple[str, ...], tuple[int, dict[str, Any]]]:
         """What a client should hold, by another query than the node's."""
         rows = await self.connection.fetch(
-            "select moor_seq, (to_jsonb(t) - 'moor_seq' - 'moor_xid')::text as row "
-            f"from {table} t where {where}"
+            f"select moor_seq, (to_jsonb(t) - {HIDDEN})::text as row from {table} t where {where}"
         )
         found: dict[tuple[str, ...], tuple[int, dict[str, Any]]] = {}
         for row in rows:

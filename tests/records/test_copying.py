@@ -67,7 +67,7 @@ async def test_a_reader_that_leaves_ends_the_statement_and_nothing_else(database
         async with database.reading() as connection:
             stream = copied(connection, query, 100, 1 << 20)
             assert len(await anext(stream)) == 100
-            await stream.aclose()  # type: ignore[attr-defined]
+            await stream.aclose()
     async with database.connection() as connection:
         assert await connection.fetchval("select 1") == 1
         running = (

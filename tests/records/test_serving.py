@@ -576,7 +576,7 @@ async def test_t56_all_who_are_booted_come_back_at_a_rate(site: Site) -> None:
     await until(lambda: all(held.ends for held in clients), "first syncs")
     tables = node.subjects.records
     assert tables is not None
-    tables._permits._changed()
+    tables.permits._changed()
     await asyncio.gather(*following)
     for number, held in enumerate(clients):
         assert held.rows == await site.table(f"workspace_id = {number % 3}")

@@ -229,7 +229,7 @@ async def test_t54_rights_that_change_while_it_subscribes_boot_it(site: Site) ->
         held = Held("things")
         tables = node.subjects.records
         assert tables is not None
-        permits = tables._permits
+        permits = tables.permits
         read = permits.of
 
         def of(*arguments: Any) -> Any:

@@ -17,6 +17,7 @@ import asyncpg
 from chaos.proxy import LinkProxy
 from tests.cluster.running import check_log
 from tests.process.nodes import NodeProcess
+from tests.records.bed import HIDDEN
 
 import moorline
 from moorline.client.records.table import RecordTable
@@ -385,7 +386,7 @@ class Trial:
     async def wanted(self, condition: str) -> Held:
         """By another query than the node's."""
         rows = await self.database.fetch(
-            "select moor_seq, (to_jsonb(t) - 'moor_seq' - 'moor_xid')::text as row from things t "
+            f"select moor_seq, (to_jsonb(t) - {HIDDEN})::text as row from things t "
             f"where {condition}"
         )
         contents = [(row["moor_seq"], json.loads(row["row"])) for row in rows]

@@ -259,15 +259,16 @@ def check(
 
     faults = _on(settings, database, database_file, lambda one: work(one, name))
     facts = {"name": name, "faults": [msgspec.structs.asdict(fault) for fault in faults]}
+    has_harm = any(fault.is_harm for fault in faults)
 
     def show() -> None:
         for fault in faults:
             output.line(f"{fault.code}: {fault.text}")
-        if not faults:
+        if not has_harm:
             output.line(f"{name} is as it should be")
 
     output.emit(as_json, facts, show)
-    if faults:
+    if has_harm:
         raise typer.Exit(TableRefused.exit_code)
 
 

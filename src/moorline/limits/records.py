@@ -182,7 +182,17 @@ RECORDS_POLL_MS = 25_000
 """Time for which a long poll waits for a change: below the half minute of proxies."""
 
 RECORDS_POLL_BYTES_MAX = 16 * MIB
-"""Of the answer to a long poll: what is longer needs a WebSocket."""
+"""Of the answer to a long poll: what is longer comes in pages, or needs a WebSocket."""
+
+RECORDS_PAGE_BYTES = 4 * MIB
+"""From there on no more rows are added to a page: with what changed since the page before it, and one row
+more, it is an answer still."""
+
+RECORDS_PAGE_ROWS_MAX = 50_000
+"""Rows that are added to a page, and that Postgres is asked for at once."""
+
+RECORDS_PAGE_KEY_CHARACTERS_MAX = 1_024
+"""Of the key that a page ends with, which is in its cursor. A table with longer ones needs a WebSocket."""
 
 RECORDS_POLLS_MAX = 1_000
 """Long polls that wait at once."""

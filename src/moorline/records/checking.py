@@ -1,6 +1,7 @@
 """Room: records. Whether a registered table still is what its registration says.
 
 A fault is something that must be mended, or clients would hold what is not there; each says what mends it.
+One that does no harm is told as well: the table is served as it should be.
 """
 
 from typing import Any
@@ -9,7 +10,7 @@ import msgspec
 
 from moorline.errors import TableRefused
 from moorline.records.naming import full_name, sql
-from moorline.records.registered import read_registered
+from moorline.records.registered import made_column, read_registered
 from moorline.records.registration import IDENTITY, Registration, registrations
 from moorline.records.strays import has_strays
 from moorline.records.table_facts import TableFacts, read_facts
@@ -30,6 +31,7 @@ ENABLED = {
 class Fault(msgspec.Struct, frozen=True):
     code: str
     text: str
+    is_harm: bool = True
 
 
 async def check(connection: Any, name: str) -> list[Fault]:
@@ -57,6 +59,7 @@ async def check(connection: Any, name: str) -> list[Fault]:
         return faults
     faults += await trigger_faults(connection, registration, facts)
     faults += await _index_faults(connection, registration, facts)
+    faults += _form_faults(registration, facts)
     async with connection.transaction(isolation="repeatable_read", readonly=True):
         faults += await _content_faults(connection, registration)
     return faults
@@ -125,18 +128,29 @@ async def trigger_faults(
     return faults
 
 
+def _form_faults(registration: Registration, facts: TableFacts) -> list[Fault]:
+    if registration.capture != "log" or facts.column("moor_made") is not None:
+        return []
+    text = (
+        "its triggers are of an older version, whose updates write to every index of the table: "
+        f"`moor records remove {registration.name}`, and add it again, once all nodes are of this one"
+    )
+    return [Fault("form", text, is_harm=False)]
+
+
 async def _index_faults(
     connection: Any, registration: Registration, facts: TableFacts
 ) -> list[Fault]:
     if registration.capture != "log":
         return []
     leaves = {leaf: table for leaf, _, table in facts.leaves}
-    has_index = {row["relation"] for row in await connection.fetch(INDEXES, list(leaves))}
+    made = made_column(facts)
+    has_index = {row["relation"] for row in await connection.fetch(INDEXES, list(leaves), made)}
     return [
         Fault(
             "index",
-            f"{table} has no valid index on moor_xid, and every look reads it all: "
-            f"`create index concurrently on {table} (moor_xid) where moor_xid <> '0'`",
+            f"{table} has no valid index on {made}, and every look reads it all: "
+            f"`create index concurrently on {table} ({made}) where {made} <> '0'`",
         )
         for leaf, table in leaves.items()
         if leaf not in has_index

@@ -13,6 +13,7 @@ from moorline.records.table_facts import TableFacts
 
 TABLE_COLUMNS = sql("table_columns")
 STAMP = sql("stamp")
+STAMP_MADE = sql("stamp_made")
 LOG = sql("log")
 NOTIFY = sql("notify")
 TRUNCATE = sql("truncate")
@@ -22,6 +23,10 @@ GRANTS = sql("grants")
 GRANTS_LOG = sql("grants_log")
 
 OWNER_COLUMN = "moor_owner"
+MADE_COLUMN = ",\n    add column moor_made xid8 not null default '0'"
+LOG_LIMIT = (
+    "pg_catalog.pg_sequence_last_value('moorline_records.log_limit_{n}'::pg_catalog.regclass)"
+)
 LOCK_CLASS = int.from_bytes(b"moor")
 """The first number of our advisory locks; the number of the table is added."""
 
@@ -85,9 +90,18 @@ def definition(
     statements = []
     if parent is not None:
         statements.append(_owner(facts, parent, number))
+    has_log = wanted.capture == "log"
     statements += [
-        filled(TABLE_COLUMNS, table=facts.name, n=number),
-        filled(STAMP, table=facts.name, n=number, is_same=_is_same(facts)),
+        filled(
+            TABLE_COLUMNS, table=facts.name, n=number, made_column=MADE_COLUMN if has_log else ""
+        ),
+        filled(
+            STAMP,
+            table=facts.name,
+            n=number,
+            stamp_made=STAMP_MADE if has_log else "",
+            is_same=_is_same(facts),
+        ),
         _capture(wanted, facts, parent, number, scopes),
         *(filled(TRUNCATE, leaf=leaf, n=number) for _, _, leaf in facts.leaves),
         filled(
@@ -176,6 +190,13 @@ def _capture(
             f"{name} {type_}" for name, type_ in zip(names, types, strict=True)
         ),
         log_names=", ".join(names),
+        log_limit=filled(LOG_LIMIT, n=number),
+        key_names=", ".join(names[: len(key)]),
+        came_names=_each(names[: len(key)], "came."),
+        came_values="\n            ".join(
+            f"came.{name} := new.{column};"
+            for name, column in zip(names[: len(key)], key, strict=True)
+        ),
         line_names=_each(names, "line."),
         line_values="\n        ".join(
             f"line.{name} := old.{quoted(column)};"

@@ -7,7 +7,7 @@ What takes time was done before (subscribing.py): reading the cursor, the known 
 
 import itertools
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from moorline.access.trail import Acting
 from moorline.core.records.cursor import FACTS_BYTES, HEAD_BYTES, Asked, TableCursor, misfit
@@ -35,6 +35,14 @@ RETURN_MS = 1_000
 TellDenied = Callable[[Acting, str], None]
 
 _numbers = itertools.count(1)
+
+
+class Judged(NamedTuple):
+    host: TableHost
+    filter: Filter
+    permit: Permit
+    version: int
+    """Of the rights that the permit was read from, or of some before."""
 
 
 class Joining:
@@ -67,31 +75,43 @@ class Joining:
         self._wanted = wanted
         self._cursor = cursor
 
-    def join(self, session: "RecordSession") -> Refused | None:
+    def judge(self, session: "RecordSession") -> "Judged | Refused":
+        """What it may see and asked for, of the table as it is now."""
         host, wanted, name = self._host, self._wanted, self._wanted.table
         if host.is_over:
             return Refused(self._sync, name, "BUSY", "the table is being opened", RETURN_MS)
+        # The number before the permit: a change in between is seen by the feed.
+        version = self._permits.version
         try:
-            # The number before the permit: a change in between is seen by the feed.
-            version = self._permits.version
             permit = self._permits.of(session.rights, host.table)
-            if permit.is_nothing:
-                self._denied(session.acting, name)
-                return Refused(self._sync, name, "NO_SUCH_TABLE", NO_SUCH_TABLE)
-            there = {column.name for column in host.table.columns}
-            for column in (*(wanted.columns or ()), *wanted.where):
-                if column not in there:
-                    return Refused(self._sync, name, "NO_SUCH_COLUMN", f"no column {column[:64]!r}")
-            filter_ = self._filter
-            if isinstance(filter_, BadFilter):
-                raise filter_
+        except (LimitReached, RightsUnknown) as error:
+            return Refused(self._sync, name, "BUSY", str(error), RETURN_MS)
+        if permit.is_nothing:
+            self._denied(session.acting, name)
+            return Refused(self._sync, name, "NO_SUCH_TABLE", NO_SUCH_TABLE)
+        there = {column.name for column in host.table.columns}
+        for column in (*(wanted.columns or ()), *wanted.where):
+            if column not in there:
+                return Refused(self._sync, name, "NO_SUCH_COLUMN", f"no column {column[:64]!r}")
+        filter_ = self._filter
+        if isinstance(filter_, BadFilter):
+            return Refused(self._sync, name, "BAD_FILTER", str(filter_))
+        return Judged(host, filter_, permit, version)
+
+    def join(self, session: "RecordSession") -> Refused | None:
+        wanted, name = self._wanted, self._wanted.table
+        judged = self.judge(session)
+        if isinstance(judged, Refused):
+            return judged
+        host, filter_, permit, version = judged
+        try:
             receiver = Receiver(next(_numbers), session, self._sync, name, filter_)
             receiver.digest = None if wanted.digest is None else Digest.from_bytes(wanted.digest)
             receiver.known = self._known()
             receiver.can_compare = receiver.known is None and session.can_compare
         except BadFilter as error:
             return Refused(self._sync, name, "BAD_FILTER", str(error))
-        except (LimitReached, RightsUnknown) as error:
+        except LimitReached as error:
             return Refused(self._sync, name, "BUSY", str(error), RETURN_MS)
         cursor = self._cursor
         is_as_told = True

@@ -4,12 +4,12 @@ Nothing is kept between two steps, neither here nor in Postgres: whoever has a s
 behind it. Writers hear nothing of it. docs/design/records.md, "Positions", says why what comes out is exact.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Self
 
 from moorline.core.records.snapshot import Snapshot
-from moorline.core.records.table import After, Before, Change, Table
+from moorline.core.records.table import After, Before, Change, Key, Table
 from moorline.errors import TableRefused
 from moorline.limits import RECORDS_CHUNK_BYTES_MAX, RECORDS_CHUNK_ROWS_MAX
 from moorline.records.capture import Resync
@@ -111,17 +111,13 @@ class LogCapture(TableReader):
 
 
 async def read_changes(
-    connection: Any, sql: TableSql, since: Snapshot, condition: Condition
-) -> AsyncIterator[list[Change]]:
-    deletions = copied(
-        connection, sql.deletions(since, condition), RECORDS_CHUNK_ROWS_MAX, RECORDS_CHUNK_BYTES_MAX
-    )
-    async for lines in deletions:
+    connection: Any, sql: TableSql, since: Snapshot, condition: Condition, upto: Key = ()
+) -> AsyncGenerator[list[Change]]:
+    """Of all keys, or of those up to one."""
+    bounds = RECORDS_CHUNK_ROWS_MAX, RECORDS_CHUNK_BYTES_MAX
+    async for lines in copied(connection, sql.deletions(since, condition, upto), *bounds):
         yield [_deletion(fields(line), sql) for line in lines]
-    upserts = copied(
-        connection, sql.upserts(since, condition), RECORDS_CHUNK_ROWS_MAX, RECORDS_CHUNK_BYTES_MAX
-    )
-    async for lines in upserts:
+    async for lines in copied(connection, sql.upserts(since, condition, upto), *bounds):
         yield [_upsert(fields(line), sql) for line in lines]
 
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from moorline.catalog.statements import statement
 
 SCHEMA = "moorline_records"
-OWN_COLUMNS = frozenset({"moor_seq", "moor_xid", "moor_owner"})
+OWN_COLUMNS = frozenset({"moor_seq", "moor_xid", "moor_made", "moor_owner"})
 """What a registered table has of ours."""
 
-HIDDEN_COLUMNS = frozenset({"moor_seq", "moor_xid"})
+HIDDEN_COLUMNS = frozenset({"moor_seq", "moor_xid", "moor_made"})
 """Those that are no column of a row for clients; its owner is one, like any owner."""
 
 _PLACE = re.compile(r"\{([a-z_]+)\}")

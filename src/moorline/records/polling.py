@@ -1,21 +1,30 @@
 """Room: records. Clients without WebSockets: one request for each sync, and the cursor is all the
 state there is.
 
-    POST /records/poll   {"sync": 1, "tables": [{"table": "experiments", "cursor": "…"}]}
+    POST /records/poll   {"sync": 1, "tables": [{"table": "experiments", "cursor": "…", "pages": true}]}
 
-It is answered at the end of the sync. With a cursor that is up to date it waits for the next change,
-for a while; what
-it says then is a cursor that is newer. No task waits: the answer is a future.
+It is answered at the end of the sync. With a cursor that is up to date it waits for the next change, for a
+while; what it says then is a cursor that is newer. No task waits: the answer is a future. A sync that is too
+large for one answer comes in pages (paging.py) to who takes them, and is refused to others.
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 
 from moorline.access.trail import Acting
+from moorline.core.records.cursor import TableCursor
 from moorline.core.records.feed_events import How
-from moorline.errors import NotAuthorized
+from moorline.errors import (
+    CallFailed,
+    DatabaseUnreachable,
+    LimitReached,
+    NotAuthorized,
+    RowTooLarge,
+    TableRefused,
+)
 from moorline.limits import (
     HTTP_BODY_BYTES_MAX,
     RECORDS_POLL_BYTES_MAX,
@@ -27,10 +36,11 @@ from moorline.net.http.peer import Peer
 from moorline.net.http.routes import Route, Routes
 from moorline.net.session_rights import SessionAllowance, SessionRights
 from moorline.records.form import POLL, Form
+from moorline.records.paging import answer_page
 from moorline.records.receiver import Receiver
 from moorline.records.session import RecordSession
 from moorline.records.subscribing import Tables
-from moorline.wire.records import Login, Subscribe
+from moorline.wire.records import Login, Refused, Subscribe
 
 PATH: Final = "/records/poll"
 AGAIN: Final = (("retry-after", "1"),)
@@ -46,11 +56,14 @@ class PollOutlet:
     form: Form = POLL
     is_writable = True
 
-    def __init__(self, peer: Peer) -> None:
+    def __init__(self, peer: Peer, too_large: Callable[[], None]) -> None:
         self.parts: list[bytes] = []
         self.answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         self._peer = peer
+        self._too_large = too_large
         self._size = 0
+        self.is_full = False
+        """What is said would be more than one answer: no more of it is heard."""
 
     @property
     def is_entered(self) -> bool:
@@ -69,11 +82,14 @@ class PollOutlet:
         return self._peer.allowance
 
     def write(self, packet: Any, /) -> None:
+        if self.is_full:
+            return
         self.parts.append(packet)
         self._size += len(packet)
         if self._size > RECORDS_POLL_BYTES_MAX:
-            text = f"a sync of more than {RECORDS_POLL_BYTES_MAX} bytes needs a WebSocket"
-            self.complete(refusal(413, "TOO_LARGE", text))
+            self.is_full = True
+            self.parts.clear()
+            self._too_large()
 
     async def login(self, said: Login) -> None:  # noqa: ARG002
         raise NotAuthorized("a request shows who it is in its headers")
@@ -87,7 +103,13 @@ class PollOutlet:
     def boot(self, why: str) -> None:  # noqa: ARG002
         self.complete(refusal(503, "RESTART", "come back with your cursor", AGAIN))
 
+    def refuse(self, refused: Refused) -> None:
+        self.parts = [POLL.message(refused)]
+        self.tell()
+
     def tell(self) -> None:
+        if self.is_full and not self.parts:
+            return
         self.complete(Response(200, b"[" + b",".join(self.parts) + b"]", JSON))
 
     def complete(self, response: Response) -> None:
@@ -98,16 +120,17 @@ class PollOutlet:
 class PollSession(RecordSession):
     def __init__(self, tables: Tables, outlet: PollOutlet) -> None:
         super().__init__(tables, outlet, can_compare=False)
-        self._poll = outlet
+        self.poll = outlet
+        self.paging: asyncio.Task[None] | None = None
 
     def ended(self, receiver: Receiver) -> None:
         # A replay of nothing: it waits for something to say.
-        if receiver.told is not How.REPLAY or len(self._poll.parts) > NOTHING_YET:
-            self._poll.tell()
+        if receiver.told is not How.REPLAY or len(self.poll.parts) > NOTHING_YET:
+            self.poll.tell()
 
     def refuse(self, table: str, code: str, why: str, return_ms: int = 0) -> None:
         super().refuse(table, code, why, return_ms)
-        self._poll.tell()
+        self.poll.tell()
 
 
 class Polls:
@@ -126,7 +149,7 @@ class Polls:
             raise BadRequest("one request is of one table: poll for each of them")
         if self._waiting >= RECORDS_POLLS_MAX:
             return refusal(503, "BUSY", "as many polls wait as this node takes", AGAIN)
-        outlet = PollOutlet(request.peer)
+        outlet = PollOutlet(request.peer, lambda: self._too_large(session, asked))
         session = PollSession(self._tables, outlet)
         timer = asyncio.get_running_loop().call_later(RECORDS_POLL_MS / 1_000, self._late, outlet)
         self._waiting += 1
@@ -136,10 +159,53 @@ class Polls:
             self._waiting -= 1
             timer.cancel()
             session.closed()
+            if session.paging is not None:
+                session.paging.cancel()
 
         outlet.answer.add_done_callback(done)
-        session.heard([asked])
+        if asked.tables[0].pages and asked.tables[0].cursor:
+            session.paging = self._tables.spawn(self._go_on(session, asked))
+        else:
+            session.heard([asked])
         return outlet.answer
+
+    def _too_large(self, session: PollSession, asked: Subscribe) -> None:
+        outlet = session.poll
+        if not asked.tables[0].pages:
+            text = f"a sync of more than {RECORDS_POLL_BYTES_MAX} bytes needs a WebSocket, or pages"
+            outlet.complete(refusal(413, "TOO_LARGE", text))
+        else:
+            session.paging = self._tables.spawn(self._page(session, asked, None))
+
+    async def _go_on(self, session: PollSession, asked: Subscribe) -> None:
+        """With the next page, where the cursor is of one."""
+        cursor = await self._tables.signing.open(asked.tables[0].cursor)
+        if isinstance(cursor, TableCursor) and cursor.upto:
+            await self._page(session, asked, cursor)
+        else:
+            session.paging = None
+            session.heard([asked])
+
+    async def _page(
+        self, session: PollSession, asked: Subscribe, cursor: TableCursor | None
+    ) -> None:
+        outlet, name = session.poll, asked.tables[0].table
+        # What is under way of a sync in one answer is over.
+        session.closed()
+        try:
+            found = await answer_page(self._tables, session, asked, cursor)
+            if isinstance(found, Refused):
+                outlet.refuse(found)
+            elif found is None:
+                outlet.boot("rights have changed")
+            else:
+                outlet.complete(Response(200, found, JSON))
+        except LimitReached as error:
+            outlet.complete(refusal(413, "TOO_LARGE", str(error)))
+        except RowTooLarge as error:
+            outlet.refuse(Refused(asked.sync, name, error.code, str(error)))
+        except (CallFailed, DatabaseUnreachable, TableRefused):
+            outlet.complete(refusal(503, "BUSY", "the table cannot be read now", AGAIN))
 
     def _late(self, outlet: PollOutlet) -> None:
         if outlet.parts:

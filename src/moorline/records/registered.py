@@ -9,7 +9,7 @@ from moorline.core.records.table import Table
 from moorline.errors import TableRefused, TableRestored
 from moorline.records.naming import HIDDEN_COLUMNS
 from moorline.records.registration import IDENTITY, Registration, registrations
-from moorline.records.table_facts import ColumnFacts, read_facts
+from moorline.records.table_facts import ColumnFacts, TableFacts, read_facts
 from moorline.records.table_sql import TableSql
 
 
@@ -56,7 +56,15 @@ async def read_registered(connection: Any, name: str) -> Registered:
     )
     scopes = [columns[column].described() for column in registration.scopes]
     base_types = {column.name: column.base_type for column in facts.columns}
-    return Registered(registration, table, TableSql(registration, table, scopes, base_types))
+    made = made_column(facts)
+    sql = TableSql(registration, table, scopes, base_types, made)
+    return Registered(registration, table, sql)
+
+
+def made_column(facts: TableFacts) -> str:
+    """By which rows are found that were put there: with `log`, unless its triggers are of an older
+    version."""
+    return "moor_made" if facts.column("moor_made") is not None else "moor_xid"
 
 
 async def read_columns(connection: Any, name: str) -> tuple[ColumnFacts, ...]:

@@ -14,6 +14,7 @@ from moorline.limits import RECORDS_LOCK_MS, RECORDS_RENEW_ROWS_MAX
 from moorline.records.checking import ALWAYS, TRIGGERS, expected_triggers
 from moorline.records.definition import TRUNCATE
 from moorline.records.naming import filled, literal, quoted, sql
+from moorline.records.registered import made_column
 from moorline.records.registration import IDENTITY, Registration, locked, registrations
 from moorline.records.strays import has_strays, mend_strays
 from moorline.records.table_facts import TableFacts, read_facts
@@ -51,7 +52,9 @@ async def renew(
         await connection.execute(filled(RENEW_SEQ, n=registration.n, table=facts.name))
 
     await locked(connection, prepare, lock_ms)
-    rows = await _each_leaf(connection, facts, RENEW_ROWS)
+    rows = 0
+    for column in sorted({made_column(facts), "moor_xid"}):
+        rows += await _each_leaf(connection, facts, RENEW_ROWS, column=column)
     touched = await _touch(connection, registration, facts) if is_touching else 0
 
     async def finish() -> None:

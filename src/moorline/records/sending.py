@@ -147,25 +147,29 @@ class Sending:
         for key, after in records:
             record = form.record(name, after, filter_.columns)
             if record is None:
-                raise _too_large(key, form)
+                raise too_large(key, form)
             yield record
 
     def _start(self, receiver: Receiver, how: How) -> RecordMessage:
-        table = self.table
-        if how is How.LIVE:
-            return SyncStart(receiver.sync, table.name, how.value)
-        return SyncStart(
-            receiver.sync,
-            table.name,
-            how.value,
-            key=list(table.key),
-            columns=[ColumnFacts(*one) for one in _columns(table, receiver.filter)],
-            salt=f"{table.salt:016x}",
-            hash=NAME,
-        )
+        return start_of(self.table, receiver.filter, receiver.sync, how)
 
 
-def _too_large(key: Key, form: Form) -> RowTooLarge:
+def start_of(table: Table, filter_: Filter, sync: int, how: How) -> SyncStart:
+    if how is How.LIVE:
+        # Nothing of the table is another one: its facts were told with the sync before.
+        return SyncStart(sync, table.name, how.value)
+    return SyncStart(
+        sync,
+        table.name,
+        how.value,
+        key=list(table.key),
+        columns=[ColumnFacts(*one) for one in _columns(table, filter_)],
+        salt=f"{table.salt:016x}",
+        hash=NAME,
+    )
+
+
+def too_large(key: Key, form: Form) -> RowTooLarge:
     shown = ", ".join(key)
     if len(shown) > RECORD_KEY_CHARACTERS_SHOWN:
         shown = f"{shown[:RECORD_KEY_CHARACTERS_SHOWN]}…"

@@ -91,8 +91,8 @@ class Tables:
         self.refused = 0
         self._settings = settings
         self.databases = databases
-        self._signing = signing
-        self._permits = permits
+        self.signing = signing
+        self.permits = permits
         self._slots = [ScanSlots(settings.connections_max) for _ in databases]
         self._pulses = [Pulse(database, settings.poll_ms) for database in databases]
         self._directory = Directory(databases)
@@ -126,15 +126,15 @@ class Tables:
     ) -> Joining | Refused:
         name = wanted.table
         try:
-            if not self._permits.may_know(session.rights, name):
+            if not self.permits.may_know(session.rights, name):
                 self._tell_denied(session.acting, name)
                 return Refused(sync, name, "NO_SUCH_TABLE", NO_SUCH_TABLE)
             if session.allowance is not None:
                 session.allowance.take(HEAVY)
             host = await self.host(name)
-            cursor = await self._signing.open(wanted.cursor) if wanted.cursor else Why.MALFORMED
+            cursor = await self.signing.open(wanted.cursor) if wanted.cursor else Why.MALFORMED
             if len(place) > FACTS_BYTES:
-                await self._signing.learn(place)
+                await self.signing.learn(place)
         except RightsUnknown as error:
             return Refused(sync, name, "BUSY", str(error), RETURN_MS)
         except OverQuota as error:
@@ -159,12 +159,12 @@ class Tables:
         filter_ = await _filter_of(host, wanted, session.rights.principal)
         return Joining(
             host,
-            self._permits,
+            self.permits,
             sync,
             wanted,
             found,
             place,
-            self._signing,
+            self.signing,
             known,
             filter_,
             self._tell_denied,
@@ -202,8 +202,8 @@ class Tables:
             async with open_capture(self.databases[number], name) as capture:
                 host = TableHost(
                     capture,
-                    self._signing,
-                    self._permits,
+                    self.signing,
+                    self.permits,
                     self._slots[number],
                     self._pulses[number],
                     poll_ms=settings.poll_ms,

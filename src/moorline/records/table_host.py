@@ -111,7 +111,7 @@ class TableHost:
         self._capture = capture
         self._permits = permits
         self._poll_ms, self._poll_ms_max = poll_ms, poll_ms_max
-        self._slots = slots
+        self.slots = slots
         self._scans = Scans(capture, self.feed, self.sending, self.receivers, slots, self._post_any)
         self._events: deque[Event] = deque()
         self._is_performing = False
@@ -299,7 +299,7 @@ class TableHost:
             self.is_over = True
             if unwatch is not None:
                 unwatch()
-            self._slots.leave(self.table.name)
+            self.slots.leave(self.table.name)
             await self._scans.close()
             for task in self._looking:
                 task.cancel()
@@ -377,9 +377,9 @@ class TableHost:
         if held.can_export and self._is_somebody_behind(is_resync=resync is not None):
             await held.export()
             self._held = held
-        self.post(StepEnded(self._slots.room(self.table.name, self._woken.set)))
+        self.post(StepEnded(self.slots.room(self.table.name, self._woken.set)))
         if not self._is_somebody_waiting():
-            self._slots.leave(self.table.name)
+            self.slots.leave(self.table.name)
         return not step.is_unchanged
 
     def _take_table(self, table: Table) -> None:

@@ -175,7 +175,7 @@ class TableReader:
                 async for lines in copied(
                     connection, query, RECORDS_CHUNK_ROWS_MAX, RECORDS_CHUNK_BYTES_MAX
                 ):
-                    yield [_row(fields(line), width) for line in lines]
+                    yield [scanned_row(fields(line), width) for line in lines]
 
 
 def runs_of(keys: Sequence[Key]) -> Iterator[list[Key]]:
@@ -275,7 +275,7 @@ def _keys(lines: list[bytes], width: int) -> list[tuple[Key, int]]:
     return [(tuple(row[:width]), int(row[width])) for row in rows]
 
 
-def _row(row: list[bytes | None], width: int) -> ScannedRow:
+def scanned_row(row: list[bytes | None], width: int) -> ScannedRow:
     seq, content = row[width], row[width + 1]
     assert seq is not None
     assert content is not None

@@ -17,8 +17,11 @@ HAS_TRUNCATION = sql("has_truncation")
 FIRST_LINES = sql("first_lines")
 DELETIONS = sql("deletions")
 UPSERTS = sql("upserts")
+PUT_THERE = sql("upserts_put_there")
+CHANGED = sql("upserts_changed")
 SCAN_KEYS = sql("scan_keys")
 SCAN_ROWS = sql("scan_rows")
+PAGE = sql("page")
 FUTURE = sql("future")
 FUTURE_LINES = sql("future_lines")
 KEYS_THERE = sql("keys_there")
@@ -39,7 +42,11 @@ class TableSql:
         table: Table,
         scopes: Sequence[Column],
         base_types: dict[str, str],
+        made: str,
     ) -> None:
+        """`made` is the column of who put a row there: `moor_made`, or, where that is not kept,
+        `moor_xid`, of who wrote it last. Either is right; with the second an update writes to all
+        indexes."""
         self.registration = registration
         self.table = table
         self.scopes = tuple(scopes)
@@ -47,13 +54,15 @@ class TableSql:
         self._key = [quoted(name) for name in table.key]
         self._key_types = [base_types[name] for name in table.key]
         self._base_types = base_types
+        self._made = made
         keys = range(1, len(table.key) + 1)
         self._log_keys = [f"key_{at}" for at in keys]
         self._log_scopes = [f"old_{at}" for at in range(1, len(self.scopes) + 1)]
 
     def state(self, since: Snapshot | None) -> str:
         number, has_log = self.registration.n, self.registration.capture == "log"
-        parts = {"n": number, "table": self._name, **self._behind(since)} if since else {}
+        parts = {"n": number, "table": self._name, "made": self._made}
+        parts |= self._behind(since) if since else {}
         return filled(
             STATE,
             n=number,
@@ -67,32 +76,42 @@ class TableSql:
     def future(self, now: Snapshot) -> str:
         has_log = self.registration.capture == "log"
         lines = filled(FUTURE_LINES, n=self.registration.n, xmax=now.xmax) if has_log else "false"
-        return filled(FUTURE, table=self._name, xmax=now.xmax, has_lines=lines)
+        return filled(FUTURE, table=self._name, made=self._made, xmax=now.xmax, has_lines=lines)
 
-    def deletions(self, since: Snapshot, condition: Condition) -> str:
+    def deletions(self, since: Snapshot, condition: Condition, upto: Key = ()) -> str:
+        """Of all keys, or of those up to one."""
         return filled(
             DELETIONS,
             first_values=", ".join(
                 f"f.{name}::text" for name in (*self._log_keys, *self._log_scopes)
             ),
-            first_lines=self._first_lines(since),
+            first_lines=self._first_lines(since, upto),
             was_meant=self._was_meant(condition),
             table=self._name,
             same_key=self._same_key(),
         )
 
-    def upserts(self, since: Snapshot, condition: Condition) -> str:
+    def upserts(self, since: Snapshot, condition: Condition, upto: Key = ()) -> str:
+        is_meant, was_meant = self._is_meant(condition), self._was_meant(condition)
+        told = [self._row_values(), "t.moor_seq", f"({is_meant})"]
+        told += [f"coalesce(f.was and ({was_meant}), false)", "f.prev_seq"]
+        told += [f"f.{name}::text" for name in self._log_scopes]
+        parts = {
+            "row_told": ", ".join([*told, "row_to_json(r)::text"]),
+            "table": self._name,
+            "json_columns": self._json_columns(None),
+            "same_key": self._same_key(),
+            "made": self._made,
+            "made_behind": self._behind(since)["made_behind"],
+            "row_upto": self._compared([f"t.{name}" for name in self._key], "<=", upto),
+            "is_meant": is_meant,
+            "was_meant": was_meant,
+        }
         return filled(
             UPSERTS,
-            row_values=self._row_values(),
-            first_scopes="".join(f"f.{name}::text, " for name in self._log_scopes),
-            json_columns=self._json_columns(None),
-            first_lines=self._first_lines(since),
-            table=self._name,
-            same_key=self._same_key(),
-            is_meant=self._is_meant(condition),
-            was_meant=self._was_meant(condition),
-            row_behind=self._behind(since)["row_behind"],
+            first_lines=self._first_lines(since, upto),
+            put_there=filled(PUT_THERE, **parts),
+            changed=filled(CHANGED, **parts),
         )
 
     def scan_keys(self, condition: Condition, since: Snapshot | None) -> str:
@@ -113,6 +132,21 @@ class TableSql:
             is_asked="true" if keys is None else self._is_asked(keys),
         )
 
+    def page(
+        self, condition: Condition, columns: Sequence[str] | None, after: Key, rows_max: int
+    ) -> str:
+        names = [f"t.{name}" for name in self._key]
+        return filled(
+            PAGE,
+            key_values=self._key_values(),
+            table=self._name,
+            json_columns=self._json_columns(columns),
+            is_meant=self._is_meant(condition),
+            is_after=self._compared(names, ">", after),
+            key_names=", ".join(names),
+            rows_max=rows_max,
+        )
+
     def keys_there(self, keys: Sequence[Key]) -> str:
         return filled(
             KEYS_THERE,
@@ -131,12 +165,23 @@ class TableSql:
             is_asked=self._is_asked(keys),
         )
 
-    def _first_lines(self, since: Snapshot) -> str:
+    def _compared(self, names: Sequence[str], operator: str, key: Key) -> str:
+        """As Postgres orders keys, column by column. True of no key."""
+        if not key:
+            return "true"
+        values = [
+            f"{literal(text)}::{_cast(type_)}"
+            for text, type_ in zip(key, self._key_types, strict=True)
+        ]
+        return f"({', '.join(names)}) {operator} ({', '.join(values)})"
+
+    def _first_lines(self, since: Snapshot, upto: Key = ()) -> str:
         return filled(
             FIRST_LINES,
             n=self.registration.n,
             key_names=", ".join(f"l.{name}" for name in self._log_keys),
             log_names=", ".join(f"l.{name}" for name in (*self._log_keys, *self._log_scopes)),
+            line_meant=self._compared([f"l.{name}" for name in self._log_keys], "<=", upto),
             **self._behind(since),
         )
 
@@ -145,6 +190,7 @@ class TableSql:
             "line_behind": _is_behind("l.xid", since),
             "prev_behind": _is_behind("l.prev_xid", since),
             "row_behind": _is_behind("t.moor_xid", since),
+            "made_behind": _is_behind(f"t.{self._made}", since),
         }
 
     def _scope_names(self) -> list[str]:

@@ -53,7 +53,8 @@ class RecordMessage(msgspec.Struct, frozen=True, gc=False, tag_field="type", omi
 
 
 class TableSubscription(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """`columns` none: all. What is known already is told by a cursor, a digest, or ids in ranges."""
+    """`columns` none: all. What is known already is told by a cursor, a digest, or ids in ranges. `pages`:
+    a request takes its answer in pages, where that is too large for one."""
 
     table: Identifier
     where: Where = {}
@@ -61,6 +62,7 @@ class TableSubscription(msgspec.Struct, frozen=True, gc=False, omit_defaults=Tru
     cursor: CursorText = ""
     digest: DigestBytes | None = None
     ids: Annotated[str, Meta(max_length=RECORD_KNOWN_CHARACTERS_MAX)] | None = None
+    pages: bool = False
 
 
 class Login(RecordMessage, frozen=True, gc=False, tag="login"):
@@ -167,10 +169,13 @@ class Told(RecordMessage, frozen=True, gc=False, tag="answer"):
 
 
 class SyncEnd(RecordMessage, frozen=True, gc=False, tag="sync_end"):
+    """`more`: the digest is of a part of the rows, and the cursor leads to the next one."""
+
     sync: Sync
     table: Identifier
     cursor: CursorText
     digest: DigestBytes
+    more: bool = False
 
 
 class Refused(RecordMessage, frozen=True, gc=False, tag="refused"):

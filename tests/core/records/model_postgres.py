@@ -15,12 +15,13 @@ from moorline.core.records.table import After, Before, Change, Key, Scopes, Tabl
 
 
 class Version:
-    """Of a row: made by one transaction, and ended by another."""
+    """Of a row: made by one transaction, and ended by another; `put_by` put the row there."""
 
-    __slots__ = ("ended_by", "made_by", "row", "scopes", "seq")
+    __slots__ = ("ended_by", "made_by", "put_by", "row", "scopes", "seq")
 
-    def __init__(self, made_by: int, seq: int, scopes: Scopes, row: bytes) -> None:
+    def __init__(self, made_by: int, put_by: int, seq: int, scopes: Scopes, row: bytes) -> None:
         self.made_by, self.seq, self.scopes, self.row = made_by, seq, scopes, row
+        self.put_by = put_by
         self.ended_by: int | None = None
 
 
@@ -82,11 +83,12 @@ class ModelPostgres:
             now.ended_by = xid
             self._n += 1
             kind = "D" if scopes is None else "U"
-            self.log.append(Line(self._n, xid, kind, key, now.scopes, now.seq, now.made_by))
+            self.log.append(Line(self._n, xid, kind, key, now.scopes, now.seq, now.put_by))
         if scopes is not None:
             self._seq += 1
             row = b'{"id":%s,"v":%d}' % (key[0].encode(), self._seq)
-            self.versions.setdefault(key, []).append(Version(xid, self._seq, scopes, row))
+            put_by = xid if now is None else now.put_by
+            self.versions.setdefault(key, []).append(Version(xid, put_by, self._seq, scopes, row))
         return True
 
     def truncate(self) -> bool:
@@ -154,7 +156,11 @@ class ModelPostgres:
         for line in lines:
             first.setdefault(line.key, line)
         found: list[Change] = []
-        now = {key: one for key, one in self.rows(until).items() if since.is_behind(one.made_by)}
+        now = {
+            key: one
+            for key, one in self.rows(until).items()
+            if key in first or since.is_behind(one.put_by)
+        }
         for key in {**first, **now}:
             begun, version = first.get(key), now.get(key)
             before = None

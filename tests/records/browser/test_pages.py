@@ -26,8 +26,6 @@ from tests.records.browser.scripts import (
 )
 from tests.waiting import until
 
-from moorline.limits import RECORDS_POLL_BYTES_MAX
-
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
@@ -336,18 +334,33 @@ async def test_requests_where_websockets_cannot_be_opened(place: Place) -> None:
     await until(lambda: place.subscriptions() == 0, "the request that waited is over")
 
 
-async def test_a_sync_that_no_answer_to_a_request_holds_is_refused_and_says_why(
-    place: Place,
-) -> None:
+async def test_a_sync_that_no_answer_to_a_request_holds_comes_in_pages(place: Place) -> None:
     await rows_of(place, 15)
     await place.site.execute("update things set note = repeat('x', 60000) where workspace_id = 15")
     tab = await place.tab(url=f"{place.pages}/")
     await tab.run(BLOCKED)
     await opened(place, tab, 15)
+    await equal(place, tab, 15)
+    assert await tab.run("[table.details.drifts, table.details.how]") == [0, "replay"]
+    await place.site.execute("update things set note = 'short' where workspace_id = 15")
+    await equal(place, tab, 15)
+    await tab.run("table.close()")
+
+
+async def test_a_table_that_has_no_pages_is_refused_and_says_why(place: Place) -> None:
+    await place.site.execute(
+        "create table noted (id bigint primary key, note text)",
+        "insert into noted select n, repeat('x', 60000) from generate_series(1, 300) n",
+    )
+    await place.site.register("noted", owner=None, filters=(), capture="notify")
+    token = await place.token_of("oda", "/records/noted")
+    tab = await place.tab(url=f"{place.pages}/")
+    await tab.run(BLOCKED)
+    await opened(place, tab, 0, table="noted", where={}, token=token)
     await tab.until("table.status === 'refused'")
     code, why = await tab.run("[table.details.code, table.details.why]")
     assert code == "TOO_LARGE"
-    assert why == f"a sync of more than {RECORDS_POLL_BYTES_MAX} bytes needs a WebSocket"
+    assert why == "the capture of this table keeps no log: it needs a WebSocket"
     await tab.run("table.close()")
 
 

@@ -12,6 +12,9 @@ is a hash of the epoch, of what clients were told of the table, and of who descr
 is its xmin, then differences: to xmax, and from one open transaction to the next. With too many of them it is
 left out, and the cursor says "no replay".
 
+The cursor of a page has the version 3, and a sixth field in its last part: the key up to which the client has
+the rows. It leads to the next page and to no replay: who knows no pages must not take it for another one.
+
 Its first `brief` bytes are enough for who says all the rest by asking for the same again, with the digest of
 the same rows: the rest is put together anew, and the HMAC proves that it is what was signed.
 
@@ -33,16 +36,18 @@ from msgspec import Meta
 
 from moorline.core.records.row_hash import NAME
 from moorline.core.records.snapshot import Snapshot
-from moorline.core.records.table import Table
+from moorline.core.records.table import Key, Table
 from moorline.core.sets.digest import DIGEST_BYTES, Digest
 from moorline.limits import (
     RECORD_CURSOR_CHARACTERS_MAX,
     RECORD_CURSOR_OPEN_MAX,
     RECORD_EPOCH_CHARACTERS_MAX,
     RECORD_IDENTIFIER_CHARACTERS_MAX,
+    RECORD_KEY_COLUMNS_MAX,
 )
 
 VERSION: Final = 2
+VERSION_OF_PAGES: Final = 3
 MAC_BYTES: Final = 16
 MAC_AT: Final = 7
 HEAD_BYTES: Final = MAC_AT + MAC_BYTES
@@ -66,6 +71,7 @@ class Why(Enum):
     OTHER_PERMIT = "the rights are others since"
     NO_SNAPSHOT = "too many transactions were open when it was made"
     OLD = "the log does not reach back to it"
+    PAGE = "it is of a part of the rows"
 
 
 class TableCursor(msgspec.Struct, frozen=True):
@@ -77,6 +83,8 @@ class TableCursor(msgspec.Struct, frozen=True):
     permit_hash: bytes
     digest: Digest
     facts: bytes = bytes(FACTS_BYTES)
+    upto: Key = ()
+    """Of a page: the digest is that of the rows up to this key. Empty: of all rows."""
 
 
 class Asked(NamedTuple):
@@ -110,8 +118,10 @@ class SigningKeys:
     def sign(self, cursor: TableCursor) -> str:
         place = cursor.facts + _encoder.encode(_numbers(cursor.snapshot))
         length = (HEAD_BYTES + len(place)).to_bytes(2, "big")
-        head = bytes((VERSION,)) + length + self._newest.id.to_bytes(4, "big")
-        body = place + _encoder.encode(_of_what(cursor))
+        version = VERSION_OF_PAGES if cursor.upto else VERSION
+        head = bytes((version,)) + length + self._newest.id.to_bytes(4, "big")
+        of_what = _of_what(cursor, cursor.upto)
+        body = place + _encoder.encode(of_what)
         data = head + _mac(self._newest, head, body) + body
         return text_of(data)
 
@@ -131,7 +141,7 @@ class SigningKeys:
         return len(brief) < HEAD_BYTES or (key is not None and key.valid_until_s > now_s)
 
     def _opened(self, data: bytes, now_s: int) -> TableCursor | Why:
-        if len(data) < HEAD_BYTES or data[0] != VERSION:
+        if len(data) < HEAD_BYTES or data[0] not in (VERSION, VERSION_OF_PAGES):
             return Why.MALFORMED
         head, mac, body = data[:MAC_AT], data[MAC_AT:HEAD_BYTES], data[HEAD_BYTES:]
         key = self._by_id.get(int.from_bytes(head[3:], "big"))
@@ -141,7 +151,7 @@ class SigningKeys:
         if not hmac.compare_digest(mac, _mac(key, head, body)):
             return Why.FORGED
         try:
-            return _cursor_of(body, _brief_length(head) - HEAD_BYTES)
+            return _cursor_of(data[0], body, _brief_length(head) - HEAD_BYTES)
         except (msgspec.MsgspecError, ValueError):
             return Why.MALFORMED
 
@@ -192,6 +202,8 @@ def misfit(
         return Why.OTHER_FILTER
     if cursor.permit_hash != permit_hash:
         return Why.OTHER_PERMIT
+    if cursor.upto:
+        return Why.PAGE
     if cursor.snapshot is None:
         return Why.NO_SNAPSHOT
     if not table.reach.reaches(cursor.snapshot, until):
@@ -207,11 +219,16 @@ class _OfWhat(msgspec.Struct, array_like=True, frozen=True, gc=False):
     digest: Annotated[bytes, Meta(min_length=DIGEST_BYTES, max_length=DIGEST_BYTES)]
 
 
+class _OfPage(_OfWhat, array_like=True, frozen=True, gc=False):
+    upto: Annotated[list[str], Meta(min_length=1, max_length=RECORD_KEY_COLUMNS_MAX)]
+
+
 _PLACE_MAX: Final = 2 + RECORD_CURSOR_OPEN_MAX
 """xmin, width, open transactions. Nothing in it: no replay."""
 _encoder = msgspec.msgpack.Encoder()
 _place_decoder = msgspec.msgpack.Decoder(Annotated[list[_Number], Meta(max_length=_PLACE_MAX)])
 _of_what_decoder = msgspec.msgpack.Decoder(_OfWhat)
+_of_page_decoder = msgspec.msgpack.Decoder(_OfPage)
 _SIGNS = str.maketrans("-_+/", "+/??")
 
 
@@ -219,8 +236,9 @@ def _mac(key: SigningKey, head: bytes, body: bytes) -> bytes:
     return hmac.digest(key.secret, head + body, hashlib.sha256)[:MAC_BYTES]
 
 
-def _of_what(one: TableCursor | Asked) -> _OfWhat:
-    return _OfWhat(one.table, one.epoch, one.filter_hash, one.permit_hash, bytes(one.digest))
+def _of_what(one: TableCursor | Asked, upto: Key = ()) -> _OfWhat:
+    of = one.table, one.epoch, one.filter_hash, one.permit_hash, bytes(one.digest)
+    return _OfPage(*of, list(upto)) if upto else _OfWhat(*of)
 
 
 def _numbers(snapshot: Snapshot | None) -> list[int]:
@@ -238,10 +256,11 @@ def _brief_length(data: bytes) -> int:
     return int.from_bytes(data[1:3], "big")
 
 
-def _cursor_of(body: bytes, length: int) -> TableCursor:
+def _cursor_of(version: int, body: bytes, length: int) -> TableCursor:
     facts, place, rest = body[:FACTS_BYTES], body[FACTS_BYTES:length], body[length:]
     numbers = _place_decoder.decode(place)
-    of = _of_what_decoder.decode(rest)
+    of = (_of_page_decoder if version == VERSION_OF_PAGES else _of_what_decoder).decode(rest)
+    upto = tuple(of.upto) if isinstance(of, _OfPage) else ()
     snapshot = None
     if numbers:
         xmin, width, *steps = numbers
@@ -252,4 +271,5 @@ def _cursor_of(body: bytes, length: int) -> TableCursor:
         # By way of its text, which checks what a snapshot has to be.
         snapshot = Snapshot.parse(f"{xmin}:{xmin + width}:{','.join(map(str, open_))}")
     digest = Digest.from_bytes(of.digest)
-    return TableCursor(of.table, of.epoch, snapshot, of.filter_hash, of.permit_hash, digest, facts)
+    of_what = of.filter_hash, of.permit_hash, digest, facts
+    return TableCursor(of.table, of.epoch, snapshot, *of_what, upto)

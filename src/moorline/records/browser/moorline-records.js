@@ -521,7 +521,7 @@ class Link {
     try {
       // The first answer shows that the node is there: then a WebSocket is tried once more.
       do {
-        const body = JSON.stringify(this.#subscription());
+        const body = JSON.stringify(this.#subscription(true));
         const answer = await fetch(`${this.#address.replace(/^ws/, "http")}/poll`, { method: "POST", headers, body, signal: polling.signal });
         const text = await answer.text();
         if (polling.signal.aborted) return;
@@ -584,7 +584,7 @@ class Link {
   }
 
   /** The next one, with what is known: what is of those before is not heard any more. */
-  #subscription() {
+  #subscription(takesPages = false) {
     clearTimeout(this.#timer);
     this.#sync += 1;
     this.#isForeign = true;
@@ -593,7 +593,7 @@ class Link {
     this.#unseen = null;
     const { cursor, rows } = this.#copy;
     const known = this.#copy.isStale ? {} : { ...(cursor && { cursor }), ...(rows.size > 0 && { digest: this.#copy.digest() }) };
-    return { type: "subscribe", sync: this.#sync, tables: [{ ...this.#asked, ...known }] };
+    return { type: "subscribe", sync: this.#sync, tables: [{ ...this.#asked, ...known, ...(takesPages && { pages: true }) }] };
   }
 
   #subscribe() {
@@ -719,7 +719,7 @@ class Link {
     if (this.#copy.remove(name)) this.#changes.push({ kind: "deletion", key: name, row, seq: 0 });
   }
 
-  #end(/** @type {{cursor: string, digest: string}} */ { cursor, digest }) {
+  #end(/** @type {{cursor: string, digest: string, more?: boolean}} */ { cursor, digest, more }) {
     for (const name of [...(this.#unseen ?? [])]) this.#remove(name);
     this.#unseen = null;
     const copy = this.#copy;
@@ -730,7 +730,8 @@ class Link {
       this.#tries = 0;
       this.#isProven = true;
       this.#tell();
-      this.#listener.proven(this.#how);
+      // A page: the rows up to its end are those of the node, and the next request brings the next one.
+      if (!more) this.#listener.proven(this.#how);
       return;
     }
     this.#heals += 1;

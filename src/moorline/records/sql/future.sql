@@ -1,2 +1,2 @@
 -- Whether there is a row, or a line, of a transaction that has not begun.
-select exists (select from {table} t where t.moor_xid <> '0' and t.moor_xid >= '{xmax}'::xid8) or {has_lines};
+select exists (select from {table} t where t.{made} <> '0' and t.{made} >= '{xmax}'::xid8) or {has_lines};

@@ -1,1 +1,1 @@
-create index concurrently {index} on {table} (moor_xid) where moor_xid <> '0';
+create index concurrently {index} on {table} (moor_made) where moor_made <> '0';

@@ -21,26 +21,39 @@ create function moorline_records.log_{n}() returns trigger
 language plpgsql security definer as $moorline$
 declare
     line moorline_records.log_{n};
+    came moorline_records.log_{n};
 begin
     begin
         line.kind := case when {is_key_changed} then 'D' else 'U' end;
         {line_values}
         line.prev_seq := old.moor_seq;
-        line.prev_xid := old.moor_xid;
+        line.prev_xid := old.moor_made;
+        if line.kind operator(pg_catalog.=) 'D' and tg_op operator(pg_catalog.=) 'UPDATE' then
+            -- The row keeps who put it there, so that its new key has to be told by a line.
+            came.kind := 'K';
+            {came_values}
+        end if;
     exception when others then
         line := null;
+        came := null;
         line.kind := 'T';
     end;
+    line.xid := pg_catalog.pg_current_xact_id();
     line.n := case
         when tg_op operator(pg_catalog.=) 'UPDATE' then new.moor_seq
         else pg_catalog.nextval('moorline_records.seq_{n}'::pg_catalog.regclass)
     end;
-    insert into moorline_records.log_{n} (n, xid, kind, {log_names}, prev_seq, prev_xid)
-    select
-        line.n, pg_catalog.pg_current_xact_id(), line.kind,
-        {line_names}, line.prev_seq, line.prev_xid
-    from moorline_records.log_limit_{n} as bound
-    where line.n operator(pg_catalog.<=) bound.last_value;
+    if line.n operator(pg_catalog.<=) {log_limit} then
+        insert into moorline_records.log_{n} (n, xid, kind, {log_names}, prev_seq, prev_xid)
+        values (line.n, line.xid, line.kind, {line_names}, line.prev_seq, line.prev_xid);
+    end if;
+    if came.kind is not null then
+        came.n := pg_catalog.nextval('moorline_records.seq_{n}'::pg_catalog.regclass);
+        if came.n operator(pg_catalog.<=) {log_limit} then
+            insert into moorline_records.log_{n} (n, xid, kind, {key_names}, prev_xid)
+            values (came.n, line.xid, came.kind, {came_names}, line.xid);
+        end if;
+    end if;
     return null;
 end
 $moorline$;

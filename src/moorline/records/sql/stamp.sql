@@ -6,6 +6,7 @@
 create function moorline_records.stamp_{n}() returns trigger
 language plpgsql security definer as $moorline$
 begin
+    {stamp_made}
     if tg_op operator(pg_catalog.=) 'UPDATE' and new.moor_seq operator(pg_catalog.>=) 0 then
         new.moor_seq := old.moor_seq;
         -- A snapshot does not count our own transaction among those that have begun.

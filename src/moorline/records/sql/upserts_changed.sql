@@ -1,0 +1,7 @@
+select {row_told}
+from first f
+cross join lateral (
+    select * from {table} t where {same_key} and not ({made_behind}) offset 0
+) t
+cross join lateral (select {json_columns}) r
+where ({is_meant}) or f.was and ({was_meant})
