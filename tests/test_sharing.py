@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from tests.sharing import (
@@ -58,9 +59,11 @@ def test_every_file_has_a_group_and_spark_has_few() -> None:
 
 
 @pytest.mark.process
-def test_a_worker_gets_whole_files() -> None:
+def test_a_worker_gets_whole_files(tmp_path: Path) -> None:
     files = ["tests/core/test_ranges.py", "tests/core/test_topic.py", "tests/test_ids.py"]
     command = [sys.executable, "-m", "pytest", "-vv", "-n", "2", "--dist", "loadscope", *files]
+    # In a folder of its own: it would first remove what is left of earlier runs, for minutes.
+    command.append(f"--basetemp={tmp_path / 'its'}")
     told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120).stdout
     ran = re.findall(r"\[(gw\d+)\].* PASSED (tests/\S+\.py)::", told)
     assert {file for _, file in ran} == set(files), told

@@ -10,6 +10,7 @@ ends as Python ends. What is about Python's start starts Python.
 
 import atexit
 import functools
+import gc
 import importlib
 import json
 import os
@@ -28,14 +29,16 @@ ROOT = Path(__file__).parents[2]
 REQUEST_BYTES_MAX = 1 << 17
 NUMBER = struct.Struct("i")
 
-ALWAYS = ("moorline", "moorline.cli.main", "rich.table")
+ALWAYS = ("moorline", "moorline.cli.main", "rich.table", "typer._adapters", "typer.rich_utils")
 SERVE = "serve"
 OF_NOUNS = {
     SERVE: ("uvloop", "moorline.node.serving", "moorline.node.node"),
     "journal": ("moorline.journal.queues.check", "moorline.journal.queues.transfer"),
     "pipeline": ("pyspark.sql", "moorline.spark.jobs.archive", "moorline.spark.jobs.verify"),
 }
-"""What commands import when they are called; that of a noun at its first command. Others call a node."""
+"""What commands import when they are called; that of a noun at its first command."""
+CALLING = ("moorline.client.connecting",)
+"""Others call a node."""
 
 
 def run_warm(
@@ -201,15 +204,22 @@ def _serve(channel: socket.socket) -> None:
 
 
 def _load(modules: Sequence[str]) -> None:
+    """And sets it apart: a collection writes to all that it looks at, so that each fork would copy what was
+    ever imported, and most walk over it more than once before they end."""
     for module in modules:
         importlib.import_module(module)
+    gc.collect()
+    gc.freeze()
 
 
+@functools.cache
 def _load_noun(noun: str) -> None:
     from moorline.cli.main import NOUNS
 
     if noun in NOUNS:
-        _load((f"moorline.cli.{NOUNS[noun]}", *OF_NOUNS.get(noun, ("moorline.client.connecting",))))
+        _load((f"moorline.cli.{NOUNS[noun]}", *OF_NOUNS.get(noun, CALLING)))
+    else:
+        _load(OF_NOUNS.get(noun, CALLING))
 
 
 def _wait(process: int, stdin: int, stdout: int, stderr: int, status: int) -> NoReturn:
