@@ -53,7 +53,7 @@ class Plan(NamedTuple):
     single: int
 
 
-FULL = Plan(7, 6, 32_000, 16_000, 2_400)
+FULL = Plan(7, 4, 32_000, 16_000, 2_400)
 QUICK = Plan(1, 2, 8_000, 8_000, 800)
 
 

@@ -205,7 +205,7 @@ def test_a_run_takes_what_its_calls_would_take_one_by_one(seed: int) -> None:
         now.ms = later.ms = now.ms + chance.choice([0, 0, 1, 30, 900])
         sizes = chance.choices(range(60), k=chance.randint(1, 8))
         wanted = each(other, sizes)
-        if one.take_run(len(sizes), sum(sizes)):
+        if one.take_run(len(sizes), sum(sizes), now.ms):
             runs += 1
             assert not any(wanted)
         else:

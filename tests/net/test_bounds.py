@@ -204,7 +204,7 @@ async def test_long_work_for_one_client_lets_others_in_between() -> None:
 
     def slow(session: Session, call: Echo) -> Answer:
         order.append("slow")
-        session._turn_ends_ms = 0  # as if it had taken that long
+        session.turn_began_ms = 0  # as if it had taken that long
         return Echoed(call.call, b"")
 
     def quick(session: Session, calls: list[Describe]) -> list[Answer]:  # noqa: ARG001

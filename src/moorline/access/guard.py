@@ -93,7 +93,7 @@ class PassingRun(NamedTuple):
     """What comes with every message: a run of calls is let pass by one look at what was found before."""
 
     wanted: Wanted
-    names_of_calls: Callable[[list[Any]], list[Any]]
+    names_of_calls: Callable[[list[Any]], Iterable[Any]]
     """What is looked at in `rights.passing`."""
     finds: Callable[[SessionRights, list[Any]], bool]
     """Whether each of these names is granted; remembers it there."""
@@ -265,8 +265,8 @@ def unless_denied(
             return None
         return _refusal(rights, right, path)
 
-    def ids_of_calls(calls: list[Any]) -> list[bytes]:
-        return [id_of_call(call) for call in calls]
+    def ids_of_calls(calls: list[Any]) -> Iterable[bytes]:
+        return map(id_of_call, calls)
 
     def finds(rights: SessionRights, ids: list[bytes]) -> bool:
         return rights.all_undenied(right, below, ids, path_of)
@@ -457,8 +457,9 @@ def _let_pass(
         found = rights.passing.get(wanted)
         if found is ALL:
             return handler(session, calls)
-        names = names_of_calls(calls)
-        if (found is not None and found.issuperset(names)) or finds(rights, names):
+        if found is not None and found.issuperset(names_of_calls(calls)):
+            return handler(session, calls)
+        if finds(rights, list(names_of_calls(calls))):
             return handler(session, calls)
         return checked(session, calls)
 

@@ -156,11 +156,16 @@ class Quotas:
             raise over_quota(over)
 
     def take_run(
-        self, listener: str, held: Held, messages: int, size_bytes: int, kept_as: Quota
+        self,
+        listener: str,
+        held: Held,
+        messages: int,
+        size_bytes: int,
+        now_ms: int,
+        kept_as: Quota,
     ) -> bool:
         """As `take_published` and `take_made` for a whole run of calls, at once. False and nothing taken
         where it is too much: then each of them is asked for by itself, and pays by itself."""
-        now_ms = self._now_ms()
         principal, through = held
         if principal.take_published(messages, size_bytes, now_ms) is not None:
             return False
@@ -279,6 +284,7 @@ class Allowance:
     __slots__ = (
         "__weakref__",
         "_held",
+        "_is_listener_bounded",
         "_is_listener_bytes_bounded",
         "_listener",
         "_name",
@@ -300,9 +306,10 @@ class Allowance:
         """At its bounds, which are others now."""
         principal, listener = self._held
         self._is_listener_bytes_bounded = listener is not None and listener.is_bytes_bounded
-        self.is_rate_bounded = principal.is_rate_bounded or (
-            listener is not None and (listener.is_rate_bounded or listener.is_bytes_bounded)
+        self._is_listener_bounded = self._is_listener_bytes_bounded or (
+            listener is not None and listener.is_rate_bounded
         )
+        self.is_rate_bounded = principal.is_rate_bounded or self._is_listener_bounded
         self.is_publishing_bounded = self._held.is_publishing_bounded
         self.topic_bytes_max = principal.bound(Quota.TOPIC_BYTES)
 
@@ -324,10 +331,14 @@ class Allowance:
             if self._is_listener_bytes_bounded:
                 self.take_made(kept_as, size_bytes)
 
-    def take_run(self, messages: int, size_bytes: int, kept_as: Quota = Quota.TOPIC_BYTES) -> bool:
-        return not self.is_rate_bounded or self._quotas.take_run(
-            self._listener, self._held, messages, size_bytes, kept_as
-        )
+    def take_run(
+        self, messages: int, size_bytes: int, now_ms: int, kept_as: Quota = Quota.TOPIC_BYTES
+    ) -> bool:
+        if self._is_listener_bounded:
+            return self._quotas.take_run(
+                self._listener, self._held, messages, size_bytes, now_ms, kept_as
+            )
+        return self._held[0].take_published(messages, size_bytes, now_ms) is None
 
     def is_bounded(self, quota: Quota) -> bool:
         principal, listener = self._held

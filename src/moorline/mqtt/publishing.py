@@ -24,6 +24,7 @@ from moorline.journal.streams.producers import UNNUMBERED
 from moorline.limits import TOPIC_HEADERS_BYTES_MAX
 from moorline.mqtt.counts import Counts, NodeCounts
 from moorline.mqtt.headers import headers_of
+from moorline.net.clock import monotonic_ms
 from moorline.net.session_rights import SessionAllowance, SessionRights
 from moorline.topics.commands import TopicBroker
 from moorline.topics.paths import TOPICS, check_reserved
@@ -106,7 +107,7 @@ class Publishing:
         """Stores the messages that the run begins with and that have a known topic and a payload and nothing
         else, in one pass; how many. Whatever could be refused is left to be judged one by one."""
         allowance = who.allowance
-        if self._streams.is_disk_full or (allowance is not None and allowance.is_rate_bounded):
+        if self._streams.is_disk_full:
             return 0
         bytes_max, known = self._message_bytes_max, self._store.known_topics
         messages: list[tuple[str, bytes, int]] = []
@@ -134,6 +135,10 @@ class Publishing:
                 check_stored(self._store.stored_bytes, allowance, principal)
             except OverQuota:
                 return 0
+            if allowance.is_rate_bounded:
+                size = sum([len(payload) for _, payload, _ in messages])
+                if not allowance.take_run(len(messages), size, monotonic_ms()):
+                    return 0  # a part of them may fit
         self._store.append_unnumbered(messages, who.producer, principal)
         self._topics.counts.published += len(messages)
         return len(messages)

@@ -117,7 +117,8 @@ class Session(Connection):
         self._work: Iterator[None] = iter(())
         """What is left of the frame that was heard last."""
         self._is_working = False
-        self._turn_ends_ms = 0
+        self.turn_began_ms = 0
+        """The time of its turn, for whoever needs not more than that: it is read once."""
         self._line = NO_LINE
         self._kept: list[bytes] = []
         """Bytes that wait for their turn among principals, as they came: no more than one read gave."""
@@ -195,7 +196,7 @@ class Session(Connection):
         if self._line.is_crowded:
             self._line.heard(self, data)
             return
-        self._turn_ends_ms = monotonic_ms() + SESSION_TURN_MS
+        self.turn_began_ms = monotonic_ms()
         super().data_received(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -250,7 +251,7 @@ class Session(Connection):
         line.leave(self)
 
     def hear(self, data: bytes) -> None:
-        self._turn_ends_ms = monotonic_ms() + SESSION_TURN_MS
+        self.turn_began_ms = monotonic_ms()
         super().data_received(data)
 
     def keep(self, data: bytes) -> None:
@@ -260,7 +261,7 @@ class Session(Connection):
     def take_turn(self) -> None:
         was_behind = self._is_behind
         if self._kept:
-            self._turn_ends_ms = monotonic_ms() + SESSION_TURN_MS
+            self.turn_began_ms = monotonic_ms()
             self._hear_kept()
             self.release_reading(TURN)
         if was_behind:
@@ -282,7 +283,7 @@ class Session(Connection):
     def _next_turn(self) -> None:
         may_work = self.writable and not self._waits_for
         if self._is_behind and may_work and self._in_flight < CALLS_IN_FLIGHT_MAX:
-            self._turn_ends_ms = monotonic_ms() + SESSION_TURN_MS
+            self.turn_began_ms = monotonic_ms()
             self._work_on()
 
     def _work_on(self) -> None:
@@ -296,7 +297,7 @@ class Session(Connection):
                 break
             if not self.writable or self._waits_for:
                 break
-            if monotonic_ms() >= self._turn_ends_ms:
+            if monotonic_ms() >= self.turn_began_ms + SESSION_TURN_MS:
                 if self._line.is_crowded:
                     self._line.wait(self)
                 else:

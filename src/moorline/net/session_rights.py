@@ -118,9 +118,11 @@ class SessionAllowance(Protocol):
     ) -> None:
         """What a publish needs of its rates, or `OverQuota`; `kept_as` is what its bytes count as."""
 
-    def take_run(self, messages: int, size_bytes: int, kept_as: Quota = Quota.TOPIC_BYTES) -> bool:
-        """The same for a whole run of calls; False and nothing taken where it is too much for all of them: a
-        part may fit."""
+    def take_run(
+        self, messages: int, size_bytes: int, now_ms: int, kept_as: Quota = Quota.TOPIC_BYTES
+    ) -> bool:
+        """The same for a whole run of calls, at the time of its turn. False and nothing taken where it is too
+        much by then: a part of it may fit, or it is later, which `take_published` looks at."""
 
     def take_made(self, quota: Quota, amount: int = 1) -> None:
         """Of what stays, the part that the listener bounds by which it came: or `OverQuota`."""

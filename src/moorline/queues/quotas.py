@@ -60,8 +60,9 @@ class QueueQuotas:
         """Those that their sender may send in this second: all of them at once, or as many as there are."""
         allowance = session.allowance
         assert allowance is not None
-        size = sum([len(call.body) for call in calls])
-        if allowance.take_run(len(calls), size, Quota.STORED_BYTES):
+        count = len(calls)
+        size = len(calls[0].body) if count == 1 else sum([len(call.body) for call in calls])
+        if allowance.take_run(count, size, session.turn_began_ms, Quota.STORED_BYTES):
             return calls
 
         def check(allowance: SessionAllowance, call: Send) -> None:

@@ -16,6 +16,7 @@ from moorline.core.topic import check_topic
 from moorline.errors import BadTopic, CallFailed, Denied, NodeDiskFull, OverQuota, TooLarge
 from moorline.journal.streams.publishers import NOBODY
 from moorline.limits import TOPIC_HEADERS_BYTES_MAX
+from moorline.net.clock import monotonic_ms
 from moorline.net.group_commit import Caller
 from moorline.net.session import Session
 from moorline.net.session_rights import SessionAllowance, SessionRights
@@ -74,7 +75,7 @@ class Publishing:
         answer = self.streams.commits.answer
         for call in calls[self._store_singles(session, calls) :]:
             try:
-                self._take_rate(session, call.records)
+                self._take_rate(session, call.records, session.turn_began_ms)
                 shard, offset, count, duplicates = self._store(
                     session, call.records, call.producer, call.sequence
                 )
@@ -118,7 +119,7 @@ class Publishing:
         allowance = session.allowance
         if allowance is not None and allowance.is_rate_bounded:
             size = sum([len(record.body) for record in records])
-            if not allowance.take_run(len(records), size):
+            if not allowance.take_run(len(records), size, session.turn_began_ms):
                 return 0  # a part of them may fit
         places = self.streams.store.append_singles(records, publisher)
         self.counts.published += len(records)
@@ -144,7 +145,7 @@ class Publishing:
         `release_reading`.
         """
         try:
-            self._take_rate(publisher, records)
+            self._take_rate(publisher, records, monotonic_ms())
             stored = self._store(publisher, records)
         except CallFailed as error:
             self._tell_refused(publisher, len(records), error)
@@ -153,10 +154,12 @@ class Publishing:
         self.streams.commits.hold_if_behind(publisher)
         return stored
 
-    def _take_rate(self, publisher: Publisher, records: list[Record]) -> None:
+    def _take_rate(self, publisher: Publisher, records: list[Record], now_ms: int) -> None:
         allowance = publisher.allowance
         if allowance is not None and allowance.is_rate_bounded:
-            allowance.take_published(len(records), sum([len(record.body) for record in records]))
+            size = sum([len(record.body) for record in records])
+            if not allowance.take_run(len(records), size, now_ms):
+                allowance.take_published(len(records), size)
 
     def _tell_refused(self, publisher: Publisher, count: int, error: CallFailed) -> None:
         if isinstance(error, (Denied, OverQuota)):

@@ -208,20 +208,23 @@ class Account:
         """As `take_all` of both rates: written out, since every publish asks for it. Between two milliseconds
         it is two subtractions."""
         of_messages, of_bytes = self._of_messages, self._of_bytes
+        messages_left = 0
         # Both are looked at before one is taken from.
         if of_messages is not None:
             if now_ms > of_messages[1]:
                 self._fill(_MESSAGES, of_messages, now_ms)
-            if of_messages[0] < messages * _THOUSANDTHS:
+            messages_left = of_messages[0] - messages * _THOUSANDTHS
+            if messages_left < 0:
                 return self._over(_MESSAGES, messages, now_ms)
         if of_bytes is not None:
             if now_ms > of_bytes[1]:
                 self._fill(_BYTES, of_bytes, now_ms)
-            if of_bytes[0] < size_bytes * _THOUSANDTHS:
+            bytes_left = of_bytes[0] - size_bytes * _THOUSANDTHS
+            if bytes_left < 0:
                 return self._over(_BYTES, size_bytes, now_ms)
-            of_bytes[0] -= size_bytes * _THOUSANDTHS
+            of_bytes[0] = bytes_left
         if of_messages is not None:
-            of_messages[0] -= messages * _THOUSANDTHS
+            of_messages[0] = messages_left
         return None
 
     def put_back(self, messages: int, size_bytes: int) -> None:
