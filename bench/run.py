@@ -24,6 +24,7 @@ BENCHMARKS = (
     "drift",
     "topics",
     "topic_share",
+    "steps",
     "mqtt",
     "values",
     "pipeline",

@@ -135,7 +135,7 @@ class Groups(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ] = 50
     commit_ms: Annotated[
         int, Meta(ge=0, le=60_000, description="Pause between two commits of a group's progress.")
-    ] = 20
+    ] = 100
     idle_ms: Annotated[
         int, Meta(ge=100, le=10**9, description="Time after which a Leader without members ends.")
     ] = 30_000

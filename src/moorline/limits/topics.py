@@ -193,6 +193,9 @@ that a switch to a thread takes."""
 COLUMN_ONE_BY_ONE_MAX = 1_000
 """Parts of a buffer up to which hashing them one by one costs less than the detour through Arrow."""
 
+FRAMES_ONE_BY_ONE_MAX = 16
+"""Frames of a block up to which a look at each of them costs less than a column of all."""
+
 STREAM_FRAMED_ONE_BY_ONE_MAX = 64
 """Messages of a shard's part of a commit up to which numpy costs more than it saves."""
 

@@ -38,6 +38,9 @@ class WriteSide(Protocol):
 
     async def room_to_write(self) -> None: ...
 
+    def flush(self) -> None:
+        """What was said so far leaves at the end of this turn of the loop."""
+
 
 class Member(msgspec.Struct, frozen=True):
     """A shared subscription, as its messages are sent."""
@@ -165,6 +168,9 @@ class MqttOutlet:
         if passed:
             self._flush_soon()
         self.send(found)
+
+    def end_turn(self) -> None:
+        self._write_side.flush()
 
     def tell_lost(self, effect: TellLost) -> None:
         """Nothing in MQTT says so: counted, and known."""

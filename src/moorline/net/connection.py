@@ -161,6 +161,11 @@ class Connection(asyncio.Protocol):
             self._flush_due = True
             self._loop.call_soon(self._flush)
 
+    def flush_pushed(self) -> None:
+        """Whatever was pushed since it was written last leaves at the end of this turn of the loop."""
+        if self._pushed_bytes:
+            self._flush()
+
     def send_all(self, messages: Iterable[Message]) -> None:
         self._pending.extend(messages)
         if self._pending and not self._flush_due:

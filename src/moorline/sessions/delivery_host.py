@@ -146,6 +146,10 @@ class DeliveryHost:
     def _turn(self) -> None:
         self._turn_due = False
         self._now_us = self._directory.local.clock.expiry_us()
+        self._read_some()
+        self._outlet.end_turn()
+
+    def _read_some(self) -> None:
         for _ in range(READS_PER_TURN_MAX):
             if not self.machine.is_ready or not self._outlet.is_open:
                 return

@@ -44,6 +44,9 @@ class Outlet(Protocol):
 
     def deliver(self, effect: Deliver) -> None: ...
 
+    def end_turn(self) -> None:
+        """Nothing more is delivered in this turn of the loop: what waits to leave with it leaves now."""
+
     def tell_lost(self, effect: TellLost) -> None: ...
 
     def end_subscription(self, number: int, code: str) -> None:
@@ -79,6 +82,10 @@ class NativeOutlet:
     def deliver(self, effect: Deliver) -> None:
         message = Messages(effect.feed, effect.frames, effect.tries, effect.upto)
         self._session.push(message, len(effect.frames))
+
+    def end_turn(self) -> None:
+        # Not by a turn of its own: of a message that comes alone that is time which its reader waits.
+        self._session.flush_pushed()
 
     def tell_lost(self, effect: TellLost) -> None:
         stream = effect.stream

@@ -13,9 +13,10 @@ import numpy.typing as npt
 
 from moorline.core.frames.block import Block
 from moorline.core.frames.byte_columns import Numbers
-from moorline.core.frames.fields import TTL_AT, field, published_by, times_of
+from moorline.core.frames.fields import TTL_AT, any_expires, field, published_by, times_of
 from moorline.core.frames.picked import Picked
 from moorline.core.ranges import Range
+from moorline.limits import FRAMES_ONE_BY_ONE_MAX
 
 Mask = npt.NDArray[np.bool_]
 Matches = Callable[[str], bool]
@@ -99,6 +100,8 @@ def _mask(block: Block, count: int, matcher: Matches, now_us: int) -> Mask | Non
     if not all(wanted):
         mask = np.array(wanted, np.bool_)[block.topics[:count]]
     positions = block.positions[:count]
+    if count <= FRAMES_ONE_BY_ONE_MAX and not any_expires(block.data, positions):
+        return None if mask is None or mask.all() else mask
     ttl_s = field(block.data, positions, TTL_AT, "<u4")
     # The times are another column to gather: only where anything expires at all.
     if ttl_s.any():

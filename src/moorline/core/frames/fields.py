@@ -4,6 +4,7 @@ Frames begin at any byte. So a buffer is looked at as numbers that begin at ever
 places of frames are taken: no frame is copied, and no loop is in Python.
 """
 
+import struct
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +21,9 @@ Positions = Numbers | FramePositions
 # them with its struct.
 OFFSET_AT, TIME_AT, TTL_AT = 8, 16, 24
 TOPIC_AT, KEY_AT, HEADERS_AT, FLAGS_AT = 28, 30, 32, 34
+
+
+_ttl_of = struct.Struct("<I").unpack_from
 
 
 class Sizes(NamedTuple):
@@ -43,6 +47,11 @@ def field(data: bytes, positions: Positions, at: int, kind: str) -> Numbers:
     # Wider before the sum: a position near the end of four gigabytes would wrap.
     places = np.asarray(positions, np.int64) + at
     return words_at(data, kind)[places].astype(np.int64)
+
+
+def any_expires(data: bytes, positions: Positions) -> bool:
+    """Whether one of the frames has a time to live: of a few, for which a column takes longer to set up."""
+    return any(_ttl_of(data, place + TTL_AT)[0] for place in positions.tolist())
 
 
 def times_of(data: bytes, positions: Positions) -> Numbers:
