@@ -212,8 +212,11 @@ async def test_a_view_needs_the_right_and_ends_with_it(node: NodeProcess) -> Non
             looking(node, mechanism="password", proof="willa\0swordfish") as page,
             looking(node) as other,
         ):
-            for view in ("nodes", "nodes/node-1", "figures/node-1", f"groups/{GROUP}"):
+            views = ("nodes", "nodes/node-1", "figures/node-1", f"groups/{GROUP}", "services/x")
+            denied = metric(node, "calls_denied_total")
+            for view in views:
                 assert (await page.answer(SUBSCRIBE, view))[2] == "DENIED", view
+            assert metric(node, "calls_denied_total") == denied + len(views), "each is in the audit"
             assert (await page.answer(READ))[2] == "DENIED"
             await other.watch("figures/node-1")
             await moor.access.add_grant("/admin/cluster", "willa", "l")

@@ -1,5 +1,6 @@
 """Room: console. The pages of a node on its HTTP port: health, for probes and people, and figures."""
 
+import asyncio
 from collections.abc import Callable
 
 import msgspec
@@ -23,6 +24,29 @@ class Health(msgspec.Struct, frozen=True):
     problems: list[str]
 
 
+class FiguresPage:
+    """Made once for all who ask before it is begun: it costs some milliseconds, and whoever comes may ask."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._newest: asyncio.Task[Response] | None = None
+        self._next: asyncio.Task[Response] | None = None
+        """The one that is not begun."""
+
+    async def answer(self, _: Request) -> Response:
+        if self._next is None:
+            self._next = self._newest = asyncio.create_task(self._made(self._newest))
+        # Whoever goes away ends it for nobody else.
+        return await asyncio.shield(self._next)
+
+    async def _made(self, before: "asyncio.Task[Response] | None") -> Response:
+        if before is not None:
+            await asyncio.wait([before])
+        self._next = None
+        await in_slices(self._metrics.count())
+        return Response(200, generate_latest(self._metrics.registry), CONTENT_TYPE_LATEST)
+
+
 def register(routes: Routes, metrics: Metrics, health: Callable[[str], Health]) -> None:
     """`health` is asked for one of the pages by its name: "livez", "readyz" or "healthz".
 
@@ -33,15 +57,11 @@ def register(routes: Routes, metrics: Metrics, health: Callable[[str], Health]) 
         found = health(request.path[1:])
         return json_response(found, 200 if found.ok else 503)
 
-    async def figures(_: Request) -> Response:
-        await in_slices(metrics.count())
-        return Response(200, generate_latest(metrics.registry), CONTENT_TYPE_LATEST)
-
     def root(_: Request) -> Response:
         return text_response(f"a Moorline node: {PAGES}\n")
 
     routes.missing = text_response(f"not here: {PAGES}\n", 404)
     for name in ("livez", "readyz", "healthz"):
         routes.add(Route("GET", f"/{name}", healthy, entry=Entry.OPEN))
-    routes.add(Route("GET", "/metrics", figures, entry=Entry.OPEN))
+    routes.add(Route("GET", "/metrics", FiguresPage(metrics).answer, entry=Entry.OPEN))
     routes.add(Route("GET", "/", root, entry=Entry.OPEN))

@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from moorline.access.demands import Demands
 from moorline.access.guard import Declarations, Declared, heavy, own
 from moorline.access.quotas import account_of
 from moorline.core.values.batch import Batch
@@ -78,7 +79,8 @@ class View:
 class Views:
     """Answers `SubscribeView`; the node adds where its views come from."""
 
-    def __init__(self) -> None:
+    def __init__(self, demands: Demands) -> None:
+        self._demands = demands
         self._sources: dict[str, ViewSource] = {}
         self._board = Board[Session]()
         self._views: dict[str, View] = {}
@@ -97,7 +99,9 @@ class Views:
         self._sources[kind] = source
 
     def declared(self) -> Declarations:
-        subscribe: Declared = heavy(own(self._turns.spawned(self._subscribe)))
+        # What a look refuses is a refusal of this call, whatever it looks at.
+        told = self._demands.telling(self._subscribe, lambda call: f"/{call.view}")
+        subscribe: Declared = heavy(own(self._turns.spawned(told)))
         return {SubscribeView: subscribe, UnsubscribeValues: own(self._unsubscribe)}
 
     def close(self) -> None:

@@ -76,8 +76,6 @@ class GroupBroker:
         self._settings = settings
         self._judge = judge
         self._turns = Turns()
-        self.describe = demands.telling(self._describe, _path_of)
-        """Answers a `DescribeGroup`, or raises what it is refused with."""
 
     def declared(self) -> Declarations:
         later, telling = self._turns.later, self._demands.telling
@@ -85,7 +83,7 @@ class GroupBroker:
         return {
             ListGroups: heavy(needs(LIST, all_groups, later(self._list))),
             # Of the others the catalog knows the owner.
-            DescribeGroup: heavy(demanded(later(self.describe))),
+            DescribeGroup: heavy(demanded(later(telling(self.describe, _path_of)))),
             CreateGroup: needs(SUBSCRIBE, _topics_read, later(telling(self._create)), below=TOPICS),
             DeleteGroup: operate,
             SeekGroup: demanded(later(telling(self._seek, _path_of))),
@@ -110,7 +108,8 @@ class GroupBroker:
             )
         return GroupsListed(call.call, [_facts(row) for row in rows])
 
-    async def _describe(self, session: Session, call: DescribeGroup) -> Answer:
+    async def describe(self, session: Session, call: DescribeGroup) -> Answer:
+        """Or raises what it is refused with, of which the audit is still to be told."""
         rights = session.rights
         if rights.is_node:
             path = path_of_group(_name(call.group).group)
@@ -186,7 +185,7 @@ class GroupBroker:
     async def _plan_seek(self, session: Session, call: PlanSeek) -> Answer:
         """For whoever may look at the group: where it is now, beside where the start is."""
         start = start_of(call.start)
-        told = await self._describe(session, DescribeGroup(call.call, call.group))
+        told = await self.describe(session, DescribeGroup(call.call, call.group))
         if not isinstance(told, GroupDescribed):
             return told
         directory = self._leaders.directory

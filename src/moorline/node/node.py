@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from moorline.access.demands import Demands
 from moorline.access.guard import Declared, anybody
 from moorline.catalog import Catalog, EmbeddedPostgres
 from moorline.catalog.address import shown
@@ -366,7 +367,12 @@ class Node:
         view = await stack.enter_async_context(open_cluster(self._catalog, self.metrics))
         self._declared.update(view.declared())
         self._views = NodeViews(
-            self._identity.home, self.metrics, view, self._describe, self._access.table.rights
+            self._identity.home,
+            self.metrics,
+            view,
+            self._describe,
+            self._access.table.rights,
+            Demands(self._access.trail, self._access.trail),
         )
         self._declared.update(self._views.declared())
         stack.callback(self._access.table.on_change(self._views.views.judge_soon))

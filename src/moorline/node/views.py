@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from moorline.access.demands import Demands
 from moorline.access.guard import Declarations, demand, heavy, needs
 from moorline.cluster.links import Links
 from moorline.console.figures import Figures
@@ -55,8 +56,9 @@ class NodeViews:
         cluster: ClusterView,
         describe: Callable[[Session, Describe], Described],
         judge: Judge,
+        demands: Demands,
     ) -> None:
-        self.views = Views()
+        self.views = Views(demands)
         self.figures = Figures(metrics, home)
         self.links: Links | None = None
         self._home = home
