@@ -102,8 +102,9 @@ def rewrite(where: Path, file: ArchivedFile, table: pa.Table) -> None:
 
 
 def table_of(where: Path, file: ArchivedFile) -> pa.Table:
+    """By offset, whatever the order of the file."""
     with (where / file.path).open("rb") as source:
-        return pq.ParquetFile(source).read()
+        return pq.ParquetFile(source).read().sort_by("offset")
 
 
 async def messages_of(address: str, filter_text: str, count: int) -> list[Message]:
