@@ -228,6 +228,8 @@ VARIANTS: tuple[Row, ...] = (
     Row(ReadStreamFile, "of an index", {"part": "index"}),
     Row(view.SubscribeView, "of a group", {"view": f"groups/{GROUP}"}),
     Row(view.SubscribeView, "of a service", {"view": "services/owner"}),
+    Row(view.SubscribeView, "of a page of queues", {"view": "list/[36,0]"}),
+    Row(view.SubscribeView, "of a page of services", {"view": "list/[70,0]"}),
 )
 
 

@@ -41,7 +41,7 @@ FOR_STRANGERS = frozenset(
 FOR_USERS = FOR_STRANGERS | {
     # `p` at /queues, /services and /sessions; the rest acts for the service that it has opened itself.
     "NewQueue", "OpenService", "Associate", "Dissociate", "SubscribeService", "AskRanges", "AskLists",
-    "ListServices", "OpenSession",
+    "ListServices", "OpenSession", "SubscribeView",
     # `w` in its own subtree of topics: each chunk is judged by its own.
     "OpenStage",
     # `p` in its own subtree of values. It has the address dialled, and tells nothing of what is there.

@@ -30,6 +30,26 @@ class Shown:
         return tab
 
 
+_COUNTS = """
+(() => { window.asked = []; const say = WebSocket.prototype.send;
+WebSocket.prototype.send = function (text) { window.asked.push(JSON.parse(text)[0][0]);
+say.call(this, text); }; })()
+"""
+PONG = 4
+ASKED = f"window.asked.filter(tag => tag !== {PONG}).length"
+"""What a page that is counted has said, but that it is there."""
+
+
+async def counted(shown: Shown, profile: str) -> Tab:
+    """A page that counts what it asks."""
+    tab = await shown.browser.tab(profile, "about:blank")
+    await tab.say("Page.enable")
+    await tab.say("Page.addScriptToEvaluateOnNewDocument", source=_COUNTS)
+    await tab.say("Page.navigate", url=await asyncio.to_thread(shown.url))
+    await tab.until("document.querySelector('h1') !== null")
+    return tab
+
+
 async def view(tab: Tab, path: str, condition: str) -> None:
     await tab.run(f"location.hash = {json.dumps('#/' + path)}")
     await tab.until(condition)

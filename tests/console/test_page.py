@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.console.looking import TEXT, Shown, agree, click, has, view
+from tests.console.looking import ASKED, TEXT, Shown, agree, click, counted, has, view
 from tests.process.nodes import NodeProcess
 
 import moorline
@@ -107,14 +107,6 @@ async def test_a_queue_is_looked_into_and_blocked_by_clicking(shown: Shown) -> N
         assert (await moor.queue(queue.id).info()).is_blocked
 
 
-SENT = """
-(() => { window.asked = []; const say = WebSocket.prototype.send;
-WebSocket.prototype.send = function (text) { window.asked.push(JSON.parse(text)[0][0]);
-say.call(this, text); }; })()
-"""
-PONG = 4
-
-
 async def test_a_plot_is_whole_when_the_page_opens_and_moves_without_being_asked_for(
     shown: Shown,
 ) -> None:
@@ -130,20 +122,15 @@ async def test_a_plot_is_whole_when_the_page_opens_and_moves_without_being_asked
         # A step that has them, and one behind it.
         while len(kept := await steps()) < 3 or not any(kept[:-1]):
             await asyncio.sleep(0.05)
-        tab = await shown.browser.tab(await shown.browser.profile(), "about:blank")
-        await tab.say("Page.enable")
-        await tab.say("Page.addScriptToEvaluateOnNewDocument", source=SENT)
-        url = await asyncio.to_thread(shown.url)
-        await tab.say("Page.navigate", url=url)
+        tab = await counted(shown, await shown.browser.profile())
         await tab.until("document.querySelector('main polyline') !== null")
         points = "document.querySelector('main polyline').points"
         drawn = await tab.run(f"{points}.length")
         assert drawn >= len(kept)
         assert await tab.run(f"[...{points}].some(one => one.y < 80)"), "what was sent before"
-        asked = f"window.asked.filter(tag => tag !== {PONG}).length"
-        before = await tab.run(asked)
+        before = await tab.run(ASKED)
         await tab.until(f"{points}.length >= {drawn + 2}")
-        assert await tab.run(asked) == before, "the page has asked for what it was told"
+        assert await tab.run(ASKED) == before, "the page has asked for what it was told"
 
 
 async def test_a_question_is_answered_where_nothing_is_painted(shown: Shown) -> None:

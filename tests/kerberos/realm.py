@@ -146,6 +146,11 @@ kdc = FILE:{folder}/kdc.log
         self._administer("ktadd", "-k", str(path), "-norandkey", principal)
         return path
 
+    def add_to(self, keytab: Path, principal: str) -> None:
+        """Its keys too, beside those of others."""
+        self.keytab(principal)
+        self._administer("ktadd", "-k", str(keytab), "-norandkey", principal)
+
     def renew(self, principal: str) -> None:
         """Another key: keytabs that are out are of no use any more."""
         self._administer("cpw", "-randkey", principal)

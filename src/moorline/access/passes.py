@@ -10,7 +10,7 @@ all others. Whoever logs out ends a pass, or all of its own, and every page that
 import hashlib
 import secrets
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -56,6 +56,13 @@ class Pass(msgspec.Struct, frozen=True):
         return self.identity.expires_ms
 
 
+class MadePass(NamedTuple):
+    """With the text that shows it, which the node does not keep."""
+
+    text: str
+    passed: Pass
+
+
 class Passes:
     """Of one node."""
 
@@ -66,16 +73,21 @@ class Passes:
         identity = session.identity
         if identity.proof is Proof.NODE:
             raise Denied("a node is no page: nodes get no passes")
-        expires_ms = wall_ms() + (call.life_s or PASS_LIFE_S) * 1_000
-        if identity.expires_ms is not None:
-            expires_ms = min(expires_ms, identity.expires_ms)
-        self._make_room(identity.principal, is_local=session.is_local)
-        text = secrets.token_urlsafe(TOKEN_BYTES)
-        lasting = msgspec.structs.replace(identity, expires_ms=expires_ms)
-        made = self._by_hash[_hash(text)] = Pass(lasting, session.is_local)
+        text, made = self.give(identity, is_local=session.is_local, life_s=call.life_s)
         if session.page is not None:
             made.hold(session.page)
-        return PassMade(call.call, text, expires_ms * 1_000)
+        return PassMade(call.call, text, made.expires_ms * 1_000)
+
+    def give(self, identity: Identity, *, is_local: bool = False, life_s: int = 0) -> MadePass:
+        """To somebody who has proven that."""
+        expires_ms = wall_ms() + (life_s or PASS_LIFE_S) * 1_000
+        if identity.expires_ms is not None:
+            expires_ms = min(expires_ms, identity.expires_ms)
+        self._make_room(identity.principal, is_local=is_local)
+        text = secrets.token_urlsafe(TOKEN_BYTES)
+        lasting = msgspec.structs.replace(identity, expires_ms=expires_ms)
+        made = self._by_hash[_hash(text)] = Pass(lasting, is_local)
+        return MadePass(text, made)
 
     def find(self, text: bytes) -> Pass | None:
         """Whose it is; a pass may be shown again, by other windows of the same browser, until its end."""

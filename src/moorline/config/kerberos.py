@@ -24,6 +24,14 @@ class Kerberos(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             "service/host@REALM",
         ),
     ] = ""
+    http_service: Annotated[
+        str,
+        text_setting(
+            "Principal under which browsers call this node, as HTTP/HOST@REALM, with a key in that keytab; "
+            "its page takes their tickets then.",
+            "HTTP/host@REALM",
+        ),
+    ] = ""
     nodes: Annotated[
         list[str],
         text_setting(
@@ -60,11 +68,16 @@ class Kerberos(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             yield Problem(
                 (given, other), f"it needs kerberos.{other} beside it: set both or neither"
             )
-        if self.service:
-            try:
-                check_name(self.service)
-            except ValueError:
-                yield Problem(("service",), f'"{self.service}": accepted: service/host@REALM')
+        for name, text in (("service", self.service), ("http_service", self.http_service)):
+            if text:
+                try:
+                    check_name(text)
+                except ValueError:
+                    yield Problem((name,), f'"{text}": accepted: service/host@REALM')
+        if self.http_service and not self.keytab:
+            yield Problem(
+                ("http_service", "keytab"), "it needs kerberos.keytab and kerberos.service"
+            )
         for text in self.nodes:
             try:
                 Pattern.parsed(text)

@@ -78,6 +78,8 @@ class Ways(msgspec.Struct, frozen=True):
     oidc: str = ""
     """The host of the issuer; empty without one."""
     mechanisms: tuple[str, ...] = ()
+    is_kerberos: bool = False
+    """Whether a browser may show a ticket (console/negotiate.py)."""
 
 
 def register(routes: Routes, sockets: NativeSockets, ways: Ways) -> None:

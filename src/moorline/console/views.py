@@ -1,11 +1,12 @@
 """Room: console. Views: what changes while somebody looks, pushed to all who look at the same.
 
-    views.serve("groups", ViewSource(look, key, VIEW_GROUP_MS))
+    views.serve("groups", ViewSource(look, VIEW_GROUP_MS))
     views.changed("groups", "$shared/crew/#")       something moved: look at it soon
 
 A view is a value on a board, as a publisher has one (core/values/board.py), and its followers are sessions.
 It is there while somebody follows it: one task looks at it now and then, in the name of one of them, and what
-differs from before is encoded once for all that speak alike. Nothing is computed where nobody looks.
+differs from before is encoded once for all that speak alike. Nothing is computed where nobody looks, and what
+takes long to find is looked at less often.
 
 Whoever begins is judged by a look of its own, and all are judged again by one behind each change of rights:
 until then nothing is pushed to them. To one that does not read nothing is pushed either, and then the latest.
@@ -28,10 +29,13 @@ from moorline.errors import Denied, LimitReached, MoorlineError, NotFound, Right
 from moorline.limits import (
     VIEW_BYTES_MAX,
     VIEW_PUSH_MS_MIN,
+    VIEW_REST_MS_MAX,
+    VIEW_REST_TIMES,
     VIEWS_MAX,
     VIEWS_PER_PRINCIPAL_MAX,
     VIEWS_PER_SESSION_MAX,
 )
+from moorline.net.clock import monotonic_ms
 from moorline.net.session import Session
 from moorline.net.tasks import Tasks
 from moorline.net.turns import Turns
@@ -51,17 +55,22 @@ log = logging.getLogger("moorline.console")
 TOO_LARGE: Final = "TOO_LARGE"
 
 
+class Seen(NamedTuple):
+    """What a look has found."""
+
+    name: str
+    """Its one name: two that ask by different names look at the same, and two that are answered differently
+    do not."""
+    value: Any
+    """Without what changes though nothing happens."""
+
+
 class ViewSource(NamedTuple):
     """Where the views of a kind come from."""
 
-    look: Callable[[Session, str], Awaitable[Any]]
+    look: Callable[[Session, str], Awaitable[Seen]]
     """What a session is answered that asks for the view of that name; raises what it is refused with."""
-    name_of: Callable[[Any], str]
-    """The one name of what was found: two that ask by different names look at the same, and two that are
-    answered differently do not."""
     every_ms: int
-    steady: Callable[[Any], Any] = lambda found: found
-    """What was found, without what changes though nothing happens."""
 
 
 class View:
@@ -121,6 +130,12 @@ class Views:
         if self._views:
             self.changed(kind, str(name))
 
+    def changed_within(self, prefix: str) -> None:
+        """All whose kind and name begin so."""
+        for path, view in self._views.items():
+            if path.startswith(prefix):
+                view.moved.set()
+
     def judge_soon(self) -> None:
         """Behind a change of rights: nobody is told more before it was judged anew."""
         self._rights_changed += 1
@@ -138,12 +153,10 @@ class Views:
             )
         self._check_session(session)
         version = self._rights_changed
-        found = await source.look(session, asked)
+        name, value = await source.look(session, asked)
         self._check_session(session)
-        value = source.steady(found)
         if not session.is_open:
             return ValuesSubscribed(call.call, [])
-        name = source.name_of(found)
         path = f"{kind}/{name}" if name else kind
         self._check_room(session, path)
         view = self._view(path, name, source)
@@ -233,13 +246,15 @@ class Views:
             except TimeoutError:
                 pass
             view.moved.clear()
+            began_ms = monotonic_ms()
             await self._look(view)
             # However fast it moves: what comes meanwhile is seen together.
-            await asyncio.sleep(VIEW_PUSH_MS_MIN / 1_000)
+            rest_ms = min(VIEW_REST_MS_MAX, VIEW_REST_TIMES * (monotonic_ms() - began_ms))
+            await asyncio.sleep(max(VIEW_PUSH_MS_MIN, rest_ms) / 1_000)
 
     async def _look(self, view: View) -> None:
         """Once for all of them, in the name of the first; and once for each that is to be judged anew."""
-        found: Any = None
+        found: Seen | None = None
         for session, judged in list(view.judged.items()):
             version = self._rights_changed
             if found is not None and judged == version:
@@ -247,7 +262,7 @@ class Views:
             try:
                 self.looks += 1
                 now = await view.source.look(session, view.name)
-                if view.source.name_of(now) != view.name:
+                if now.name != view.name:
                     raise NotFound("that name means another one by now")
             except (Denied, RightsUnknown) as error:
                 self._end(view, [session], error.code)
@@ -264,7 +279,7 @@ class Views:
                 view.judged[session] = version
                 found = now
         if found is not None and view.judged:
-            self._put(view, view.source.steady(found))
+            self._put(view, found.value)
 
     def _put(self, view: View, value: Any, *, but: Session | None = None) -> None:
         """Tells all who follow it, but one that is told by its answer."""
@@ -343,6 +358,6 @@ def _account_of(session: Session) -> str:
     return account_of(session.identity.principal, session.is_local)
 
 
-def unnumbered(found: Any) -> Any:
+def unnumbered(found: Any, **changes: Any) -> Any:
     """An answer as a value: it answers nobody's call."""
-    return msgspec.structs.replace(found, call=0)
+    return msgspec.structs.replace(found, call=0, **changes)

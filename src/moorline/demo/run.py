@@ -29,14 +29,24 @@ from moorline.demo.acts import (
     records,
     rights,
     services,
+    together,
     topics,
     values,
 )
 from moorline.demo.stage import Claim, Done, Stage
+from moorline.errors import ConfigError
 
 ACTS = (node, queues, services, topics, fleet, values, rights, records, mqtt, pipeline)
 ON_SPARK = (pipeline,)
-"""Left out, and named, where the packages of the pipeline are not installed."""
+OF_SPARK = (together.TITLE, pipeline.TITLE)
+"""Left out, and named, where the packages of the pipeline or a Java are not there."""
+
+
+class LeftOut(msgspec.Struct, frozen=True):
+    """An act that cannot be played here."""
+
+    act: str
+    why: str
 
 
 class Played(msgspec.Struct, frozen=True):
@@ -44,15 +54,29 @@ class Played(msgspec.Struct, frozen=True):
 
     claims: list[Claim]
     facts: list[Done]
-    left_out: list[str]
+    left_out: list[LeftOut]
     seconds: float
 
 
-def acts() -> tuple[list[ModuleType], list[str]]:
-    """Those that can be played here, and the titles of the others."""
-    if find_spec("pyspark") is not None:
+def acts() -> tuple[list[ModuleType], list[LeftOut]]:
+    """Those that can be played here, and the others."""
+    why = why_no_spark()
+    if not why:
         return list(ACTS), []
-    return [one for one in ACTS if one not in ON_SPARK], [one.TITLE for one in ON_SPARK]
+    return [one for one in ACTS if one not in ON_SPARK], [LeftOut(title, why) for title in OF_SPARK]
+
+
+def why_no_spark() -> str:
+    """Why no job on Spark can run here; empty if it can."""
+    if find_spec("pyspark") is None:
+        return "it needs the extra `spark` (docs/start.md)"
+    from moorline.spark.java import ensure_java
+
+    try:
+        ensure_java()
+    except ConfigError as error:
+        return str(error)
+    return ""
 
 
 async def play(stage: Stage, progress: Progress, played: list[ModuleType]) -> None:
@@ -127,6 +151,6 @@ def show_claims(played: Played) -> None:
     for one in played.claims:
         table.add_row(one.claim, one.measured)
     Console().print(table)
-    for title in played.left_out:
-        print(f"left out: {title}: it needs the extra `spark` (docs/start.md)")
+    for left in played.left_out:
+        print(f"left out: {left.act}: {left.why}")
     print(f"demo: {len(played.claims)} claims proven in {played.seconds} s; nothing is left behind")

@@ -81,7 +81,7 @@ class GroupBroker:
         later, telling = self._turns.later, self._demands.telling
         operate = demanded(later(telling(self._operate, _path_of)))
         return {
-            ListGroups: heavy(needs(LIST, all_groups, later(self._list))),
+            ListGroups: heavy(needs(LIST, all_groups, later(self.list_groups))),
             # Of the others the catalog knows the owner.
             DescribeGroup: heavy(demanded(later(telling(self.describe, _path_of)))),
             CreateGroup: needs(SUBSCRIBE, _topics_read, later(telling(self._create)), below=TOPICS),
@@ -98,7 +98,7 @@ class GroupBroker:
 
     # --- looking ----------------------------------------------------------------------------------
 
-    async def _list(self, session: Session, call: ListGroups) -> Answer:  # noqa: ARG002
+    async def list_groups(self, session: Session, call: ListGroups) -> Answer:  # noqa: ARG002
         after = _name(call.after) if call.after else None
         rows = await self._leaders.groups.list(after, call.count or GROUPS_AT_ONCE_MAX + 1)
         if not call.count and len(rows) > GROUPS_AT_ONCE_MAX:

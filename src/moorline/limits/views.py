@@ -15,8 +15,9 @@ FIGURES_SERIES_MAX = 16
 FIGURES_LATELY_STEPS = 8
 """Steps over which a share of the commits is taken: fewer would show each commit alone."""
 
-VIEW_CHARACTERS_MAX = FILTER_LENGTH_MAX + 64
-"""Of the name of a view: the longest filter with a group, and what stands before it."""
+VIEW_CHARACTERS_MAX = 2 * FILTER_LENGTH_MAX + 256
+"""Of the name of a view: a call for a list, with the longest filter and the longest topic that a page begins
+behind."""
 
 VIEW_BYTES_MAX = FRAME_BYTES_MAX
 """Of a view as it is pushed. A longer one ends with TOO_LARGE."""
@@ -34,6 +35,13 @@ VIEWS_MAX = 1_024
 VIEW_PUSH_MS_MIN = 200
 """Between two looks of a node at one view, however fast it changes: an eye sees no more."""
 
+VIEW_REST_TIMES = 10
+"""A view rests so many times as long as its last look took: one that is hard to find costs a tenth of a
+processor at most, whoever watches."""
+
+VIEW_REST_MS_MAX = 10_000
+"""But not longer: a look may have waited for somebody else."""
+
 VIEW_NODES_MS = 2_000
 """Between two looks at the nodes of the cluster, as long as somebody watches them."""
 
@@ -45,3 +53,7 @@ SILENT_SHOWN_MS = 10_000
 
 VIEW_SERVICE_MS = 5_000
 """The same of a service, whose digest is computed from all its associations; when it compares, at once."""
+
+VIEW_LIST_MS = 1_000
+"""The same of a page of a list. A run that tells of itself, and a service that comes, goes or compares, is
+seen at once."""

@@ -36,7 +36,7 @@ SERVICE: Final = "moorline"
 GOES_ON, COMPLETE = b"\x00", b"\x01"
 """What a challenge begins with: behind a complete one all is wrapped."""
 
-_ACCEPTING = Steps("moor-kerberos-accept", KERBEROS_STEPS_AT_ONCE_MAX)
+ACCEPTING: Final = Steps("moor-kerberos-accept", KERBEROS_STEPS_AT_ONCE_MAX)
 _INITIATING = Steps("moor-kerberos-init", KERBEROS_STEPS_AT_ONCE_MAX)
 """Their own: who waits for a KDC keeps nobody waiting that comes with a ticket."""
 
@@ -96,7 +96,7 @@ class KerberosService:
         failed = library().exceptions.GSSError
         check_keytab_file(self.keytab)
         try:
-            await _ACCEPTING.run(self.credentials, KERBEROS_STEP_MS_MAX)
+            await ACCEPTING.run(self.credentials, KERBEROS_STEP_MS_MAX)
         except failed as error:
             raise ConfigError(
                 f"{self.keytab}: it cannot be used for {self.service}: {words_of(error, {})}: look at it "
@@ -110,9 +110,13 @@ class KerberosService:
         return gssapi.Credentials(
             name=gssapi.Name(self.service, gssapi.NameType.kerberos_principal),
             usage="accept",
-            mechs=[gssapi.MechType.kerberos],
+            mechs=self.mechanisms(),
             store={"keytab": f"FILE:{self.keytab}"},
         )
+
+    def mechanisms(self) -> list[Any]:
+        """In what tokens may come."""
+        return [library().MechType.kerberos]
 
     def context(self) -> Any:
         return library().SecurityContext(creds=self.credentials(), usage="accept")
@@ -144,7 +148,7 @@ class KerberosExchange:
         if not proof:
             return ProofRefused("there is no token of Kerberos in it")
         try:
-            answer = await _ACCEPTING.run(lambda: self._step(proof), KERBEROS_STEP_MS_MAX)
+            answer = await ACCEPTING.run(lambda: self._step(proof), KERBEROS_STEP_MS_MAX)
         except library().exceptions.GSSError as error:
             return ProofRefused(f"Kerberos: {words_of(error, OF_ACCEPTOR)}")
         except Hangs:

@@ -23,6 +23,7 @@ from moorline.access.directory import CatalogDirectory
 from moorline.access.guard import Declarations, Guard, anybody
 from moorline.access.kerberos import KerberosProofs
 from moorline.access.known_nodes import KnownNodes
+from moorline.access.negotiate import NegotiateLogins
 from moorline.access.oidc import OidcLogins
 from moorline.access.passes import Passes
 from moorline.access.proofs import PrincipalProofs
@@ -63,6 +64,7 @@ from moorline.net.http.logins import Proxies, WebAdmission
 from moorline.net.http.peer import Peer
 from moorline.net.kerberos import KerberosService
 from moorline.net.listener import CUT_BY, LOGIN, LoginRefused
+from moorline.net.negotiate import NegotiatedService
 from moorline.net.pem import Pem
 from moorline.net.session import Handlers, Session, each
 from moorline.net.session_rights import SessionRights
@@ -116,6 +118,7 @@ class NodeAccess:
         proofs: PrincipalProofs,
         sessions: Callable[[], Iterable[Entrant]],
         by_issuer: OidcLogins | None = None,
+        negotiated: NegotiatedService | None = None,
     ) -> None:
         """`sessions` are those that are open."""
         self.table = RightsTable(
@@ -135,6 +138,8 @@ class NodeAccess:
         self.passes = Passes()
         self.by_issuer = by_issuer
         """Logins to the console by OpenID Connect; None where no issuer is named."""
+        self.negotiated = negotiated
+        """As what browsers call the node that show a ticket; None where they show none."""
         self.quota_commands = QuotaCommands(
             self.quotas,
             {Quota.GROUPS: users.groups_owned_by, Quota.SESSIONS: users.sessions_owned_by},
@@ -201,7 +206,15 @@ class NodeAccess:
         return Ways(
             self.by_issuer.host if self.by_issuer is not None else "",
             tuple(name for name in ("certificate", "password", "token") if name in taken),
+            self.negotiated is not None,
         )
+
+    def by_ticket(self) -> NegotiateLogins | None:
+        """What takes the tickets that browsers show; None where none are taken."""
+        if self.negotiated is None:
+            return None
+        rules = self._config.access.kerberos_rules()
+        return NegotiateLogins(self.negotiated, rules, self.passes, self.trail.login_refused)
 
     def entered(self, session: Entrant) -> Rights:
         """The rights of somebody who has come in, or is sent away again."""
@@ -385,7 +398,8 @@ async def open_access(
         by_issuer = _by_issuer(config)
         if by_issuer is not None:
             stack.push_async_callback(by_issuer.close)
-        access = NodeAccess(config, users, nodes, audit, proofs, sessions, by_issuer)
+        negotiated = await _negotiated(config)
+        access = NodeAccess(config, users, nodes, audit, proofs, sessions, by_issuer, negotiated)
         for part in (access.guard, access.broker, access.audit_commands, access.quota_commands):
             stack.callback(part.close)
         await _carry_operators(config, users)
@@ -410,6 +424,19 @@ async def _kerberos(config: Config) -> KerberosProofs | None:
     )
     await service.check()
     return KerberosProofs(service, config.access.kerberos_rules(), config.kerberos.node_patterns())
+
+
+async def _negotiated(config: Config) -> NegotiatedService | None:
+    """The same of the name that browsers know."""
+    if not config.kerberos.http_service or "console" not in config.active_roles():
+        return None
+    service = NegotiatedService(
+        Path(config.kerberos.keytab),
+        config.kerberos.http_service,
+        clock_skew_s=config.kerberos.clock_skew_s,
+    )
+    await service.check()
+    return service
 
 
 def _by_issuer(config: Config) -> OidcLogins | None:

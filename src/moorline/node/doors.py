@@ -13,6 +13,7 @@ from moorline.config.addresses import Address
 from moorline.config.settings import Config
 from moorline.console.http import Health
 from moorline.console.http import register as register_pages
+from moorline.console.negotiate import register as register_negotiate
 from moorline.console.serving import register as register_console
 from moorline.core.descriptors import Descriptors
 from moorline.metrics import Metrics
@@ -176,6 +177,9 @@ class Doors:
                 ),
                 behind.access.ways(),
             )
+            by_ticket = behind.access.by_ticket()
+            if by_ticket is not None:
+                register_negotiate(self.routes, by_ticket)
         self.web = web = HttpServer(
             self.routes,
             behind.access.web_admission(self._entered, behind.access.trail.login_refused),

@@ -84,6 +84,7 @@ class Node:
     _access: NodeAccess
     subjects: Subjects
     _views: NodeViews
+    _runs: PipelineRuns
 
     def __init__(
         self,
@@ -210,7 +211,9 @@ class Node:
             await self.subjects.open_records(stack)
         if "broker" in self.roles:
             self._open_arriving(stack, folder)
-        await stack.enter_async_context(open_views(self._views, self.subjects, self.metrics, links))
+        await stack.enter_async_context(
+            open_views(self._views, self.subjects, self._runs, self.metrics, links)
+        )
         await self._open_doors(stack)
         await self._register()
         await self._open_backups(stack, found)
@@ -376,9 +379,9 @@ class Node:
         )
         self._declared.update(self._views.declared())
         stack.callback(self._access.table.on_change(self._views.views.judge_soon))
-        runs = PipelineRuns(RunRows(self._catalog))
-        stack.callback(runs.close)
-        self._declared.update(runs.declared())
+        self._runs = PipelineRuns(RunRows(self._catalog))
+        stack.callback(self._runs.close)
+        self._declared.update(self._runs.declared())
         homes = HomeFinder(self._catalog)
         stack.callback(homes.close)
         calls = HomeCalls(self._catalog, is_alone=self.config.is_catalog_embedded)

@@ -4,7 +4,7 @@ Every node answers for all runs of the cluster. A run is its principal's: nobody
 what it said at its end stays.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from moorline.access.guard import Declarations, heavy, needs
@@ -33,12 +33,14 @@ class PipelineRuns:
     def __init__(self, rows: RunRows) -> None:
         self._rows = rows
         self._turns = Turns()
+        self.told: Callable[[], None] = lambda: None
+        """Hears that a run has said something."""
 
     def declared(self) -> Declarations:
         return {
             # In the turn of its session: what a run said last is kept last.
             TellRun: needs(WRITE, all_runs, self._turns.later(self._tell)),
-            ListRuns: heavy(needs(LIST, all_runs, self._turns.spawned(self._list))),
+            ListRuns: heavy(needs(LIST, all_runs, self._turns.spawned(self.list_runs))),
         }
 
     def close(self) -> None:
@@ -53,9 +55,10 @@ class PipelineRuns:
         )
         if not is_taken:
             raise NotAuthorized(f"the run {call.run} is another principal's, or has ended")
+        self.told()
         return Done(call.call)
 
-    async def _list(self, session: Session, call: ListRuns) -> Answer:  # noqa: ARG002
+    async def list_runs(self, session: Session, call: ListRuns) -> Answer:  # noqa: ARG002
         found = await self._rows.list(call.before_us, call.count + 1)
         runs = [RunFacts(**row) for row in found[: call.count]]
         return RunsListed(call.call, runs, len(found) <= call.count)

@@ -88,6 +88,7 @@ class Subjects:
         self.topics: Topics | None = None
         self.resolver: ResolverBroker | None = None
         self.records: Tables | None = None
+        self.record_tables: RecordTables | None = None
         self._spans: SpanExport | None = None
 
     def take(self, config: Config) -> None:
@@ -207,9 +208,9 @@ class Subjects:
         self.records = tables
         register_records(ground.routes, tables)
         ground.declared.update(NativeRecords(tables).declared())
-        looking = RecordTables(tables)
-        stack.callback(looking.close)
-        ground.declared.update(looking.declared())
+        self.record_tables = RecordTables(tables)
+        stack.callback(self.record_tables.close)
+        ground.declared.update(self.record_tables.declared())
         register_polls(ground.routes, tables)
         watch_records(ground.metrics, tables)
         ground.problems.watch(Severity.WANTS_CARE, lambda: away(tables))

@@ -1,4 +1,5 @@
-"""Room: node. What somebody may watch at a node (console/views.py): nodes and what they do, groups, services.
+"""Room: node. What somebody may watch at a node (console/views.py): nodes and what they do, groups, services;
+lists are in node/list_views.py.
 
 Of another node it is asked over the link to it, in the name of whoever watches: that one judges by its own
 table. Its figures for a page are asked for here too, by `ReadFigures`.
@@ -15,7 +16,7 @@ from moorline.access.demands import Demands
 from moorline.access.guard import Declarations, demand, heavy, needs
 from moorline.cluster.links import Links
 from moorline.console.figures import Figures
-from moorline.console.views import Views, ViewSource, unnumbered
+from moorline.console.views import Seen, Views, ViewSource, unnumbered
 from moorline.core.access.right import LIST
 from moorline.errors import NotFound
 from moorline.groups.rights import Judge, originator_of, rights_of_originator
@@ -33,13 +34,15 @@ from moorline.net.session import Session
 from moorline.net.session_rights import SessionRights
 from moorline.net.turns import Turns
 from moorline.node.cluster import CLUSTER, ClusterView
+from moorline.node.list_views import ListViews, serve_lists
+from moorline.node.pipeline_runs import PipelineRuns
 from moorline.node.subjects import Subjects
 from moorline.node.topics import Topics
 from moorline.services.operator import OperatorBroker
 from moorline.wire.group import DescribeGroup, GroupDescribed, Originator
 from moorline.wire.message import Answer
 from moorline.wire.node import Describe, Described, ListNodes, NodesListed
-from moorline.wire.service_operator import DescribeService, ServiceDescribed
+from moorline.wire.service_operator import DescribeService, ListServices
 from moorline.wire.view import FiguresRead, ReadFigures
 
 NEWEST: Final = 5
@@ -59,6 +62,7 @@ class NodeViews:
         demands: Demands,
     ) -> None:
         self.views = Views(demands)
+        self.lists = ListViews(self.views)
         self.figures = Figures(metrics, home)
         self.links: Links | None = None
         self._home = home
@@ -69,8 +73,8 @@ class NodeViews:
         """The newest step of each other node."""
         self._turns = Turns()
         serve = self.views.serve
-        serve("nodes", ViewSource(self._nodes, _name_of_nodes, VIEW_NODES_MS, _steady_nodes))
-        serve("figures", ViewSource(self._newest, _home_of, FIGURES_STEP_MS, _newest_of))
+        serve("nodes", ViewSource(self._nodes, VIEW_NODES_MS))
+        serve("figures", ViewSource(self._newest, FIGURES_STEP_MS))
 
     def declared(self) -> Declarations:
         read = heavy(needs(LIST, lambda _: (CLUSTER,), self._turns.spawned(self._read)))
@@ -88,14 +92,15 @@ class NodeViews:
 
     # --- nodes ------------------------------------------------------------------------------------
 
-    async def _nodes(self, session: Session, home: str) -> NodesListed | Described:
+    async def _nodes(self, session: Session, home: str) -> Seen:
         demand(session.rights, LIST, CLUSTER)
         if not home:
-            return await self._cluster.list(session, ListNodes(0))
+            return Seen("", _steady_nodes(await self._cluster.list(session, ListNodes(0))))
         if home == self._home:
-            return self._describe(session, Describe(0))
+            return Seen(home, _steady_node(self._describe(session, Describe(0))))
         asked_by = originator_of(session.rights)
-        return await self._links(home).ask(home, lambda call: Describe(call, asked_by), Described)
+        found = await self._links(home).ask(home, lambda call: Describe(call, asked_by), Described)
+        return Seen(found.home, _steady_node(found))
 
     def rights_of(self, session: Session, originator: Originator) -> SessionRights:
         """Of whoever asks, at this node or through another one."""
@@ -117,10 +122,11 @@ class NodeViews:
         )
         return msgspec.structs.replace(answer, call=call.call)
 
-    async def _newest(self, session: Session, home: str) -> FiguresRead:
+    async def _newest(self, session: Session, home: str) -> Seen:
         demand(session.rights, LIST, CLUSTER)
         if home == self._home:
-            return await self.figures.read(0, max(0, self.figures.newest - NEWEST))
+            found = await self.figures.read(0, max(0, self.figures.newest - NEWEST))
+            return Seen(home, _newest_of(found))
         known = self._known.get(home, 0)
         asked_by = originator_of(session.rights)
         found = await self._links(home).ask(
@@ -129,7 +135,7 @@ class NodeViews:
             FiguresRead,
         )
         self._known[home] = found.step
-        return found
+        return Seen(found.home, _newest_of(found))
 
     def _links(self, home: str) -> Links:
         if self.links is None:
@@ -141,33 +147,43 @@ class NodeViews:
     def serve_groups(self, topics: Topics) -> None:
         views, broker = self.views, topics.operator
 
-        async def look(session: Session, name: str) -> GroupDescribed:
+        async def look(session: Session, name: str) -> Seen:
             # In pages: a view is one message, however many streams there are.
             found = await broker.describe(
                 session, DescribeGroup(0, name, count=GROUP_ROWS_PER_PAGE_MAX)
             )
             assert isinstance(found, GroupDescribed)
-            return found
+            return Seen(found.group.name, _steady_group(found))
 
-        views.serve("groups", ViewSource(look, _group_of, VIEW_GROUP_MS, _steady_group))
+        views.serve("groups", ViewSource(look, VIEW_GROUP_MS))
         topics.leaders.stirred = lambda row: views.stirred("groups", row.name)
 
     def serve_services(self, services: OperatorBroker) -> None:
         views = self.views
 
-        async def look(session: Session, service: str) -> ServiceDescribed:
-            return await services.describe(session, DescribeService(0, service))
+        async def look(session: Session, service: str) -> Seen:
+            found = await services.describe(session, DescribeService(0, service))
+            return Seen(text_of(found.facts.id), unnumbered(found))
 
-        views.serve("services", ViewSource(look, _service_of, VIEW_SERVICE_MS, unnumbered))
-        services.compared = lambda service: views.changed("services", text_of(service))
+        def moved(service: bytes) -> None:
+            views.changed("services", text_of(service))
+            self.lists.changed(ListServices)
+
+        views.serve("services", ViewSource(look, VIEW_SERVICE_MS))
+        services.compared = services.delivery.moved = moved
 
 
 @contextlib.asynccontextmanager
 async def open_views(
-    made: NodeViews, subjects: Subjects, metrics: Metrics, links: Links | None
+    made: NodeViews,
+    subjects: Subjects,
+    runs: PipelineRuns,
+    metrics: Metrics,
+    links: Links | None,
 ) -> AsyncIterator[NodeViews]:
     """Behind the subjects, of which there are those of the node's roles."""
     made.links = links
+    serve_lists(made.lists, subjects, runs)
     if subjects.topics is not None:
         made.serve_groups(subjects.topics)
     if subjects.services is not None:
@@ -191,41 +207,26 @@ def _coarse(silent_ms: int) -> int:
     return silent_ms - silent_ms % SILENT_SHOWN_MS
 
 
-def _name_of_nodes(found: NodesListed | Described) -> str:
-    return found.home if isinstance(found, Described) else ""
-
-
-def _steady_nodes(found: NodesListed | Described) -> NodesListed | Described:
-    if isinstance(found, Described):
-        return msgspec.structs.replace(found, call=0, uptime_ms=_coarse(found.uptime_ms))
+def _steady_nodes(found: NodesListed) -> Any:
     nodes = tuple(
         one
         if one.silent_ms is None
         else msgspec.structs.replace(one, silent_ms=_coarse(one.silent_ms))
         for one in found.nodes
     )
-    return msgspec.structs.replace(found, call=0, nodes=nodes)
+    return unnumbered(found, nodes=nodes)
 
 
-def _home_of(found: FiguresRead) -> str:
-    return found.home
+def _steady_node(found: Described) -> Any:
+    return unnumbered(found, uptime_ms=_coarse(found.uptime_ms))
 
 
-def _newest_of(found: FiguresRead) -> FiguresRead:
-    series = [one[-NEWEST:] for one in found.series]
-    return msgspec.structs.replace(found, call=0, series=series)
+def _newest_of(found: FiguresRead) -> Any:
+    return unnumbered(found, series=[one[-NEWEST:] for one in found.series])
 
 
-def _group_of(found: GroupDescribed) -> str:
-    return found.group.name
-
-
-def _steady_group(found: GroupDescribed) -> GroupDescribed:
+def _steady_group(found: GroupDescribed) -> Any:
     members = [
         msgspec.structs.replace(one, silent_ms=_coarse(one.silent_ms)) for one in found.members
     ]
-    return msgspec.structs.replace(found, call=0, members=members)
-
-
-def _service_of(found: Any) -> str:
-    return text_of(found.facts.id)
+    return unnumbered(found, members=members)

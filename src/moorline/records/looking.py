@@ -41,13 +41,13 @@ class RecordTables:
 
     def declared(self) -> Declarations:
         return {
-            ListRecordTables: heavy(needs(LIST, _path_of, self._turns.spawned(self._list))),
+            ListRecordTables: heavy(needs(LIST, paths_of, self._turns.spawned(self.list_tables))),
         }
 
     def close(self) -> None:
         self._turns.close()
 
-    async def _list(self, session: Session, call: ListRecordTables) -> Answer:
+    async def list_tables(self, session: Session, call: ListRecordTables) -> Answer:
         found: dict[str, RecordTableFacts] = {}
         for database in self._tables.databases:
             try:
@@ -96,7 +96,7 @@ def _served(host: TableHost | None) -> tuple[int, int, str]:
     return (len(host.receivers), host.scans_running, host.away) if host is not None else (0, 0, "")
 
 
-def _path_of(call: ListRecordTables) -> Iterable[str]:
+def paths_of(call: ListRecordTables) -> Iterable[str]:
     return (f"{ROOT}/{level_of_owner(call.table)}" if call.table else ROOT,)
 
 

@@ -120,7 +120,7 @@ class ResolverBroker:
     def declared(self) -> Declarations:
         return {
             ResolvePaths: each_by_itself(self._resolve),
-            ListPaths: each_by_itself(self._turns.spawned(self._list)),
+            ListPaths: each_by_itself(self._turns.spawned(self.list_paths)),
             MatchPaths: each_by_itself(self._turns.spawned(self._match)),
             WatchPaths: each_by_itself(each(self._watch)),
             UnwatchPaths: own(each(self._unwatch)),
@@ -167,7 +167,7 @@ class ResolverBroker:
             self._refused(session, "ResolvePaths", path, Denied.code)
         return answer
 
-    async def _list(self, session: Session, call: ListPaths) -> PathsListed:
+    async def list_paths(self, session: Session, call: ListPaths) -> PathsListed:
         if call.path != "/":
             check_path(call.path)
         if call.after:

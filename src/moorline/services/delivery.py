@@ -4,7 +4,7 @@ The newest session of a service has it. What waits is sent to it when it subscri
 later finds its way by the routes. A queue that is associated or freed changes hands here.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from moorline.catalog.services import OpenedService, Services
@@ -55,6 +55,8 @@ class ServiceDelivery:
 
     def __init__(self, services: Services, queues: QueueBroker) -> None:
         self.subscribed: dict[int, ServiceSession] = {}
+        self.moved: Callable[[bytes], None] = lambda _: None
+        """Hears of a service that is subscribed from now on, or is no longer."""
         self._services = services
         self._subscriptions = queues.subscriptions
         self._store = queues.store
@@ -78,6 +80,7 @@ class ServiceDelivery:
             self._free(older)
         self.subscribed[number] = acting
         self._subscriptions.route = self._routes.find
+        self.moved(acting.service.id)
 
     async def digest(self, acting: ServiceSession) -> Digest:
         """Of our part of its service."""
@@ -96,6 +99,7 @@ class ServiceDelivery:
             del self.subscribed[acting.service.number]
             if not self.subscribed:
                 self._subscriptions.route = None
+            self.moved(acting.service.id)
         self._free(acting)
 
     def _free(self, acting: ServiceSession) -> None:

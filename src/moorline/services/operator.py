@@ -103,7 +103,7 @@ class OperatorBroker(ServiceBroker):
         # A text may mean a service by its id too, and only the catalog knows its name, hence its path: each
         # of these finds it and then demands what it needs.
         asked: dict[type[Message], Declared] = {
-            ListServices: heavy(own(later(self._list_services))),
+            ListServices: heavy(own(later(self.list_services))),
             DescribeService: heavy(own(later(self.describe))),
             RecomputeService: heavy(own(later(self._recompute))),
             SwitchService: own(later(self._switch)),
@@ -126,7 +126,7 @@ class OperatorBroker(ServiceBroker):
 
     # --- looking ----------------------------------------------------------------------------------
 
-    async def _list_services(self, session: Session, call: ListServices) -> Answer:
+    async def list_services(self, session: Session, call: ListServices) -> Answer:
         rights = session.rights
         # Nothing is asked of the catalog for somebody whose rights nobody knows.
         rights.check_known()

@@ -93,8 +93,8 @@ class TopicBroker:
         turns = self._turns
         return {
             Publish: needs_each(WRITE, topics_published, self.publishing.heard, below=TOPICS),
-            ListTopics: heavy(needs(LIST, topics_listed, turns.later(self._list_topics))),
-            DescribeStreams: heavy(needs(LIST, all_topics, turns.spawned(self._describe))),
+            ListTopics: heavy(needs(LIST, topics_listed, turns.later(self.list_topics))),
+            DescribeStreams: heavy(needs(LIST, all_topics, turns.spawned(self.describe_streams))),
             DescribeShards: heavy(lists_or_reads(turns.spawned(self._describe_shards))),
             WatchStreams: nodes_only(each(self._watch)),
             ReadStream: heavy(self._reads.declared(turns)),
@@ -115,12 +115,12 @@ class TopicBroker:
 
     # --- what is there ----------------------------------------------------------------------------
 
-    async def _list_topics(self, session: Session, call: ListTopics) -> Answer:
+    async def list_topics(self, session: Session, call: ListTopics) -> Answer:
         check_filter(call.filter)
         rows = await self.listed.page(session, call.filter, call.after, call.count)
         return TopicsListed(call.call, rows)
 
-    async def _describe(self, session: Session, call: DescribeStreams) -> Answer:
+    async def describe_streams(self, session: Session, call: DescribeStreams) -> Answer:
         facts = await in_slices(self._facts(self._page(call)), session.rights.principal)
         dropped, lost = self.streams.dropped_messages, self.streams.store.lost_messages
         return StreamsDescribed(call.call, facts, dropped, lost)

@@ -10,6 +10,7 @@ value is the message by which a call for the same would be answered: an array of
     figures/HOME      FiguresRead        what it does, with the newest step
     groups/NAME       GroupDescribed     the grid of a group
     services/NAME     ServiceDescribed   whether a service and its nodes agree
+    list/CALL         its answer         a page of a list; CALL is the call for it, as JSON
 """
 
 from typing import Annotated

@@ -104,10 +104,10 @@ class Chromium:
     async def forget(self, profile: str) -> None:
         await self.say("Target.disposeBrowserContext", {"browserContextId": profile})
 
-    async def tab(self, profile: str, url: str) -> Tab:
-        made = await self.say(
-            "Target.createTarget", {"url": "about:blank", "browserContextId": profile}
-        )
+    async def tab(self, profile: str | None, url: str) -> Tab:
+        """Without a profile it is of the browser's own user, who alone shows tickets unasked."""
+        of = {"browserContextId": profile} if profile is not None else {}
+        made = await self.say("Target.createTarget", {"url": "about:blank"} | of)
         target = made["targetId"]
         attached = await self.say("Target.attachToTarget", {"targetId": target, "flatten": True})
         tab = Tab(self, target, attached["sessionId"])
@@ -144,13 +144,14 @@ class Chromium:
 
 
 @contextlib.asynccontextmanager
-async def chromium(folder: Path) -> AsyncIterator[Chromium]:
+async def chromium(folder: Path, *flags: str) -> AsyncIterator[Chromium]:
     assert COMMAND is not None
     port_file = folder / "DevToolsActivePort"
     with (folder.parent / "chromium.log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
             COMMAND,
             *FLAGS,
+            *flags,
             f"--user-data-dir={folder}",
             "about:blank",
             stdout=log,

@@ -194,7 +194,6 @@ function parsed(line) {
 export const access = {
   title: "Access",
   of: ([what]) => ({ rows: "cluster", audit: "node" })[what] ?? "Rights of the whole cluster; what is used of quotas, at this node",
-  everyMs: 0,
   async draw(page, [what, ...rest]) {
     const links = [["", "You"], ["rows", "Rows of rights"], ["quotas", "Quotas"], ["audit", "Audit"]];
     const shown = { rows, quotas, audit }[what]?.(page, rest) ?? own(page);

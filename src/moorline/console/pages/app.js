@@ -1,5 +1,5 @@
 // The page: who looks, which view is shown, and when it is drawn anew: when the node pushes something of it
-// (live.js), and where nothing is pushed every now and then.
+// (live.js). Nothing is asked for again and again.
 
 import { access } from "./access.js";
 import { h, replace, shown } from "./draw.js";
@@ -55,6 +55,8 @@ const page = {
   link,
   /** The newest of what the node pushes of a view; the view is drawn anew with each that follows. */
   live: (path) => live.value(path),
+  /** The same of a page of a list, which a call asks for. */
+  list: (name, fields) => live.value(`list/${link.said(name, fields)}`),
   /** Draws what is so now: something was changed by this page. */
   drawAnew() {
     live.leaveAll();

@@ -4,13 +4,13 @@ import { badge, button, count, empty, facts, fieldOf, h, head, many, moment, pag
 
 const PER_PAGE = 100;
 const COLUMNS = 32;
-const LIST_MS = 2_000;
+const AGAIN_MS = 2_000;
 const MOVES_KEPT = 100;
 const RATE_MS = 1_000;
 const MOVED_MS = 3_000;
 
-async function list({ link }, after) {
-  const page = await link.call("ListGroups", { after, count: PER_PAGE });
+async function list({ list }, after) {
+  const page = await list("ListGroups", { after, count: PER_PAGE });
   const lead = "Members of a group share the streams of a filter: each message goes to one of them, and none is missed when a member dies.";
   return [
     head("Groups", lead),
@@ -234,9 +234,9 @@ async function one(page, group, from) {
 export const groups = {
   title: "Groups",
   of: "cluster",
-  // One is pushed, and drawn anew for its rate, which is 0 where nothing is.
-  everyMs: LIST_MS,
   draw(page, [what, name = "", from = ""]) {
+    // It is pushed, and drawn anew for its rate, which is 0 where nothing is.
+    this.everyMs = what === "one" ? AGAIN_MS : 0;
     return what === "one" ? one(page, name, from) : list(page, what === "after" ? name : "");
   },
 };

@@ -132,6 +132,11 @@ export class Link {
     return this.#shapes.unpacked(message);
   }
 
+  /** A call as it is said, without a number: by this a view of a list is named. */
+  said(name, fields = {}) {
+    return JSON.stringify(this.#shapes.packed(name, { ...fields, call: 0 }));
+  }
+
   knows(name) {
     return Boolean(this.#shapes?.found.node[name]);
   }

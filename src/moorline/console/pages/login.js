@@ -122,19 +122,35 @@ export class Login {
     }
   }
 
+  // --- by a ticket of Kerberos ------------------------------------------------------------------
+
+  /** The browser shows it, where it is told to trust this node with one; what comes back is a pass. */
+  async #byTicket() {
+    let said;
+    try {
+      const answer = await fetch("login/negotiate", { method: "POST", credentials: "include" });
+      said = await answer.json();
+      if (answer.ok) return this.#enter({ mechanism: "pass", proof: said.text });
+    } catch (error) {
+      said = { text: String(error.message ?? error) };
+    }
+    this.#show(said.text);
+  }
+
   // --- the form ---------------------------------------------------------------------------------
 
   async #show(text) {
     this.#leave.hidden = true;
     this.#leave.open = false;
     replace(this.views);
-    const { oidc, mechanisms } = await this.#asked();
+    const { oidc, mechanisms, is_kerberos } = await this.#asked();
     const hasForm = mechanisms.includes("password") || mechanisms.includes("token");
     replace(
       this.main,
       h("h1", {}, "Who looks?"),
       text && h("p", { class: "badge warn", role: "alert" }, text),
       oidc && h("p", {}, h("button", { type: "button", class: "strong", click: () => this.#enter({ mechanism: "oidc", proof: "" }) }, `Log in with ${oidc}`)),
+      is_kerberos && h("p", {}, h("button", { type: "button", click: () => this.#byTicket() }, "Log in with Kerberos")),
       h("p", {}, "On the machine of the node, ", h("code", {}, "moor console"), " prints an address that opens this page as you.", hasForm && " Or:"),
       hasForm && this.#form(),
     );

@@ -164,7 +164,6 @@ let looks = 0;
 export const messages = {
   title: "Message browser",
   of: "node",
-  everyMs: 0,
   draw(page, [filter = "#"]) {
     const { link, tell } = page;
     const state = h("p", { class: "empty", role: "status" });

@@ -15,17 +15,16 @@ async function publishers(link, path) {
       { title: "priority", isNumber: true, value: (row) => row.priority },
       { title: "roles", value: (row) => row.roles.join(", ") },
     ],
-    one.publishers.map((at) => found.publishers[at]).filter(Boolean),
+    one.publishers.map(([at]) => found.publishers[at]),
   );
 }
 
 export const paths = {
   title: "Paths",
   of: "cluster",
-  everyMs: 0,
-  async draw({ link }, [path = "/", after = ""]) {
+  async draw({ link, list }, [path = "/", after = ""]) {
     const [listed, holders] = await Promise.all([
-      link.call("ListPaths", { path, after }),
+      list("ListPaths", { path, after }),
       path === "/" ? null : publishers(link, path).catch((error) => h("p", { class: "empty" }, `${error.code}: ${error.message}`)),
     ]);
     const levels = path.split("/").filter(Boolean);
@@ -48,6 +47,7 @@ export const paths = {
           { title: "below", value: ([, , hasMore]) => (hasMore ? "more" : "–") },
         ],
         listed.children,
+        path === "/" ? "nothing is published yet" : "nothing is published below it",
       ),
       pages(after && `#/paths/${encodeURIComponent(path)}`, listed.next && `#/paths/${encodeURIComponent(path)}/${encodeURIComponent(listed.next)}`),
     ];

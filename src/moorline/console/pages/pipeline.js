@@ -17,9 +17,8 @@ function proof(one) {
 export const pipeline = {
   title: "Pipeline",
   of: "cluster",
-  everyMs: 1_000,
-  async draw({ link }, [before = "0"]) {
-    const page = await link.call("ListRuns", { before_us: Number(before) || 0, count: PER_PAGE });
+  async draw({ list }, [before = "0"]) {
+    const page = await list("ListRuns", { before_us: Number(before) || 0, count: PER_PAGE });
     return [
       head("Pipeline", "Jobs over all the data, on Spark: archive, verify, replay, materialize, and flows of your own. Each ends with what it has proven."),
       table(

@@ -29,8 +29,8 @@ function states(one) {
   return found.length ? found : badge("idle");
 }
 
-async function list({ link }, only, after) {
-  const page = await link.call("ListQueues", { after: after ? idOf(after) : "", count: PER_PAGE, only, has_facts: true });
+async function list({ list }, only, after) {
+  const page = await list("ListQueues", { after: after ? idOf(after) : "", count: PER_PAGE, only, has_facts: true });
   const rows = page.queues.map(([queue], at) => ({ queue, ...page.facts[at] }));
   const find = (event) => {
     event.preventDefault();
@@ -163,9 +163,7 @@ function waiting(one, form) {
 export const queues = {
   title: "Queues",
   of: "node",
-  everyMs: 0,
   draw(page, [what = "all", name = ""]) {
-    this.everyMs = what === "one" ? 0 : 3_000;
     if (what === "one") return one(page, name);
     return list(page, what === "all" ? "" : what, name);
   },

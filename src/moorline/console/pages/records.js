@@ -8,8 +8,8 @@ function states(one) {
   return one.subscribers ? badge("followed", "good") : badge("idle");
 }
 
-async function list({ link }, after) {
-  const page = await link.call("ListRecordTables", { after });
+async function list({ list }, after) {
+  const page = await list("ListRecordTables", { after });
   return [
     head("Records", "Rows of registered Postgres tables, streamed to those who may see them. A client that reconnects gets what has changed, and not more."),
     table(
@@ -30,8 +30,8 @@ async function list({ link }, after) {
   ];
 }
 
-async function one({ link }, name, after) {
-  const page = await link.call("ListRecordTables", { table: name, after_subscriber: after });
+async function one({ list }, name, after) {
+  const page = await list("ListRecordTables", { table: name, after_subscriber: after });
   const [found] = page.tables;
   if (!found) return [head(name, "No table is registered under this name.")];
   const path = `#/records/one/${encodeURIComponent(name)}`;
@@ -67,6 +67,5 @@ async function one({ link }, name, after) {
 export const records = {
   title: "Records",
   of: "Tables of the whole cluster; who is subscribed, of this node",
-  everyMs: 2_000,
   draw: (page, [what, name = "", after = "0"]) => (what === "one" ? one(page, name, Number(after) || 0) : list(page, what === "after" ? name : "")),
 };

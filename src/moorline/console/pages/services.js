@@ -5,7 +5,6 @@ import { fromBase64 } from "./link.js";
 import { nameOf } from "./queues.js";
 
 const PER_PAGE = 64;
-const LIST_MS = 5_000;
 
 const hex = (encoded) => [...fromBase64(encoded)].map((one) => one.toString(16).padStart(2, "0")).join("");
 const short = (hash) => h("code", { title: hex(hash) }, hex(hash).slice(0, 16));
@@ -15,8 +14,8 @@ function states(one) {
   return one.is_subscribed ? badge("subscribed", "good") : badge("away");
 }
 
-async function list({ link }, skip) {
-  const page = await link.call("ListServices", { skip, count: PER_PAGE });
+async function list({ list }, skip) {
+  const page = await list("ListServices", { skip, count: PER_PAGE });
   return [
     head("Services", "A service is subscribed to many queues at once. Its own side and the node each keep a digest of that set: comparing costs 48 bytes, and repairing costs in proportion to what differs."),
     table(
@@ -144,9 +143,5 @@ async function one(page, service) {
 export const services = {
   title: "Services",
   of: (rest) => (rest[0] === "one" ? "Associations of the whole cluster; sessions, and what the service said, of this node" : "Of the whole cluster; who is subscribed, of this node"),
-  everyMs: 0,
-  draw(page, [what, name]) {
-    this.everyMs = what === "one" ? 0 : LIST_MS; // one of them is pushed
-    return what === "one" ? one(page, name) : list(page, what === "from" ? Number(name) || 0 : 0);
-  },
+  draw: (page, [what, name]) => (what === "one" ? one(page, name) : list(page, what === "from" ? Number(name) || 0 : 0)),
 };

@@ -1,12 +1,13 @@
 // Topics that have messages, and the streams of this node's disk.
 
-import { badge, bytes, count, empty, h, head, moment, pages, table } from "./draw.js";
+import { badge, bytes, count, empty, h, head, many, moment, pages, table } from "./draw.js";
 
 const PER_PAGE = 100;
 const STREAMS_SHOWN = 100;
+const FIRST = "0";
 
-async function topicsOf({ link }, after, filter) {
-  const page = await link.call("ListTopics", { after, filter, count: PER_PAGE });
+async function topicsOf({ list }, after, filter) {
+  const page = await list("ListTopics", { after, filter, count: PER_PAGE });
   const find = (event) => {
     event.preventDefault();
     location.hash = `#/topics//${encodeURIComponent(new FormData(event.target).get("filter") || "#")}`;
@@ -28,11 +29,12 @@ async function topicsOf({ link }, after, filter) {
   ];
 }
 
-async function streamsOf({ link }, from) {
-  const found = await link.call("DescribeStreams");
-  const streams = found.streams.slice(from, from + STREAMS_SHOWN);
+async function streamsOf({ list }, after) {
+  const found = await list("DescribeStreams", { after, count: STREAMS_SHOWN });
+  const { streams } = found;
+  const last = streams.at(-1);
   return [
-    empty(`${count(found.streams.length)} streams; ${count(found.dropped_messages)} messages dropped by retention, ${count(found.lost_messages)} lost to damage`),
+    empty(`${many(found.dropped_messages, "message")} dropped by retention, ${count(found.lost_messages)} lost to damage`),
     table(
       "Streams",
       [
@@ -47,17 +49,16 @@ async function streamsOf({ link }, from) {
       ],
       streams,
     ),
-    pages(from > 0 && "#/topics/streams/0", from + streams.length < found.streams.length && `#/topics/streams/${from + STREAMS_SHOWN}`),
+    pages(after[0] >= 0 && `#/topics/streams/${FIRST}`, streams.length === STREAMS_SHOWN && `#/topics/streams/${last.shard}.${last.generation}`),
   ];
 }
 
 export const topics = {
   title: "Topics",
   of: "node",
-  everyMs: 0,
   async draw(page, [after = "", filter = "#"]) {
     // A topic may be called so; then its page is asked for by what stands before it.
-    const isStreams = after === "streams" && /^\d+$/.test(filter);
+    const isStreams = after === "streams" && /^\d+(\.\d+)?$/.test(filter);
     const isHere = (wanted) => (isStreams === wanted ? "page" : null);
     return [
       head("Topics", "Durable and replayable, with many readers. A topic's messages lie in a stream of one shard; sealed streams have a digest that archives are proven against."),
@@ -65,9 +66,9 @@ export const topics = {
         "nav",
         { class: "tabs", "aria-label": "Topics or streams" },
         h("a", { href: "#/topics", "aria-current": isHere(false) }, "Topics"),
-        h("a", { href: "#/topics/streams/0", "aria-current": isHere(true) }, "Streams on this disk"),
+        h("a", { href: `#/topics/streams/${FIRST}`, "aria-current": isHere(true) }, "Streams on this disk"),
       ),
-      isStreams ? await streamsOf(page, Number(filter) || 0) : await topicsOf(page, after, filter),
+      isStreams ? await streamsOf(page, filter === FIRST ? [-1, -1] : filter.split(".").map(Number)) : await topicsOf(page, after, filter),
     ];
   },
 };

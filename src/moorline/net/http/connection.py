@@ -291,6 +291,10 @@ class HttpConnection(asyncio.Protocol):
         if route.entry is Entry.OPEN:
             self._serve(route, request)
             return
+        if route.entry is Entry.PROVES:
+            request.peer = self._entrance.asker(self._head)
+            self._serve(route, request)
+            return
         try:
             entered = self._entrance.login(self._head, request, is_later=route.entry is Entry.LATER)
         except BadRequest as error:

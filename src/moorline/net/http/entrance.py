@@ -30,6 +30,13 @@ class Entrance:
         """Whoever asks where no login is wanted."""
         return self._logins.nobody(self.facts)
 
+    def asker(self, head: Head) -> Peer:
+        """Whoever asks a route that takes a proof by itself."""
+        assert head.judged is not None
+        assert head.asking is not None
+        assert head.facts is not None
+        return self._logins.asker(head.facts, head.judged, head.asking)
+
     def login(self, head: Head, request: Request, *, is_later: bool) -> Entering:
         """The peer of the last request, if this one brings the same; or else a new login."""
         judged, asking, upgrade, facts = head.judged, head.asking, head.upgrade, head.facts

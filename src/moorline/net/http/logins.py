@@ -235,17 +235,21 @@ class Logins:
             return refusal(verdict.status, verdict.code, verdict.text)
         return verdict, asking, facts
 
+    def asker(self, facts: Facts, judged: Judged, asking: Asking) -> Peer:
+        """Of a route that takes a proof itself: where it comes from is known, and who it is is not."""
+        peer = self.nobody(facts)
+        is_loopback = Address("tcp", facts.address, 0).is_loopback
+        peer.is_forwarded = asking.is_forwarded or self._admission.is_proxied or facts.is_by_proxy
+        peer.is_local = is_loopback and not peer.is_forwarded and not judged.is_page
+        peer.origin = own_origin(asking, facts.scheme)
+        return peer
+
     def login(
         self, facts: Facts, judged: Judged, asking: Asking, brought: Brought, *, is_later: bool
     ) -> Peer | Response | Coroutine[Any, Any, Peer | Response]:
         """Who it is; a proof takes a moment. With `is_later` somebody that is not let in may stay,
         unentered."""
-        admission = self._admission
-        peer = self.nobody(facts)
-        is_loopback = Address("tcp", facts.address, 0).is_loopback
-        peer.is_forwarded = asking.is_forwarded or admission.is_proxied or facts.is_by_proxy
-        peer.is_local = is_loopback and not peer.is_forwarded and not judged.is_page
-        peer.origin = own_origin(asking, facts.scheme)
+        peer = self.asker(facts, judged, asking)
         if self._tls is not None and facts.certificate:
             shown = self._tls.trust.describe(facts.certificate, wall_ms())
             if isinstance(shown, CertificateProblem):
@@ -372,18 +376,18 @@ class Logins:
     def _issuer_for(self, peer: Peer) -> ByIssuer:
         if self._admission.by_issuer is None:
             raise NotAuthorized("no issuer is named here: oidc.issuer")
-        if not _is_private(peer):
+        if not is_private(peer):
             raise NotAuthorized(
                 "a login is not taken over a connection that others can read: use https"
             )
         return self._admission.by_issuer
 
     def _passed(self, peer: Peer, brought: Brought) -> Identity | str:
-        is_private = _is_private(peer)
-        found = self._admission.find_pass(brought.proof) if is_private else None
+        is_safe = is_private(peer)
+        found = self._admission.find_pass(brought.proof) if is_safe else None
         if found is None:
             text = "this pass is not known here, or has ended: ask for another one"
-            if not is_private:
+            if not is_safe:
                 text = "a pass is not taken over a connection that others can read: use https"
             self._tell(peer, BY_NOTHING, "", text)
             return text
@@ -441,7 +445,7 @@ class Logins:
         self._admission.refused(LoginRefused(peer.peer_address, mechanism, claimed, text))
 
 
-def _is_private(peer: Peer) -> bool:
+def is_private(peer: Peer) -> bool:
     """Whether nobody between can read what it says."""
     is_near = not peer.is_forwarded and Address("tcp", peer.peer_address, 0).is_loopback
     return peer.is_encrypted or is_near

@@ -25,6 +25,9 @@ class Entry(Enum):
     JUDGED = "judged"
     """Whoever is let in: Host and Origin are right, and the peer has an identity, or is anonymous where
     that is let in."""
+    PROVES = "proves"
+    """Host and Origin are judged too, and the handler takes the proof by itself: the peer is nobody, and has
+    no rights."""
     LATER = "later"
     """A WebSocket whose first message may bring the proof: as above, but without a proof the handler
     hears of it too. Until `peer.is_entered` it has no rights, and after HTTP_LOGIN_MS it ends."""
