@@ -187,7 +187,7 @@ def test_every_invariant_can_fail() -> None:
     over = up()
     over.handle(Asked(1, Kind.CHANGE), 0)
     over._asks[1].attempt = 0
-    over._state = StayState.OVER
+    over.state = StayState.OVER
     with pytest.raises(AssertionError, match="S3: "):
         over.check()
 

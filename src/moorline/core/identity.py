@@ -123,7 +123,7 @@ class Tenure(Machine[TenureState]):
 
     def may_answer(self, now_ms: int) -> bool:
         """Whether nobody else can have the identity now; asked before anything is promised."""
-        return self._state is TenureState.HELD and now_ms < self._until_ms
+        return self.state is TenureState.HELD and now_ms < self._until_ms
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
         assert isinstance(event, Renewed | Looked | Taken), f"a tenure knows no {event}"

@@ -29,17 +29,14 @@ class Machine(Generic[State]):
 
     def __init__(self, name: str, state: State) -> None:
         self.name = name
-        self._state = state
+        self.state = state
+        """Changed by `move` alone; a field, for it is asked for every message."""
         self._story: deque[tuple[int, str, Event]] = deque(maxlen=STORY_EVENTS_MAX)
-
-    @property
-    def state(self) -> State:
-        return self._state
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
         """Takes one event at one time; returns what is to be done, in order."""
         # Before the step, so that the event that broke it is the last of the story.
-        self._story.append((now_ms, self._state.name, event))
+        self._story.append((now_ms, self.state.name, event))
         try:
             # Only assertions become stories: an error that comes from outside has its own words for whoever
             # caused it.
@@ -65,11 +62,11 @@ class Machine(Generic[State]):
 
     def move(self, state: State) -> None:
         """Changes the state; staying is always allowed, other moves only if the map knows them."""
-        if state is self._state:
+        if state is self.state:
             return
-        allowed = self.moves.get(self._state, frozenset())
-        assert state in allowed, f"no move from {self._state.name} to {state.name}"
-        self._state = state
+        allowed = self.moves.get(self.state, frozenset())
+        assert state in allowed, f"no move from {self.state.name} to {state.name}"
+        self.state = state
 
     def story(self) -> str:
         """The last events, oldest first, as a reader wants them under an error."""

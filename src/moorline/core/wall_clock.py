@@ -163,11 +163,12 @@ class WallClock(Machine[Trust]):
 
     def expiry_ms(self, wall_ms: int, now_ms: int) -> int:
         """What is older than its time by this clock may go. Right also between a jump and the next look."""
-        return min(wall_ms, self.trusted_ms(now_ms))
+        # What `trusted_ms` is, written out: this and the next are asked for every message.
+        return min(wall_ms, self._trusted_ms + now_ms - self._looked_ms)
 
     def stamp_ms(self, wall_ms: int, now_ms: int) -> int:
         """The time of what is stored now."""
-        trusted_ms = self.trusted_ms(now_ms)
+        trusted_ms = self._trusted_ms + now_ms - self._looked_ms
         if abs(wall_ms - trusted_ms) <= self._bounds.jump_ms:
             return wall_ms
         return max(wall_ms, trusted_ms)

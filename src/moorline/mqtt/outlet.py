@@ -124,7 +124,7 @@ class MqttOutlet:
 
     @property
     def has_room(self) -> bool:
-        return self._write_side.is_writable and not self._waiting
+        return self.is_open and self._write_side.is_writable and not self._waiting
 
     @property
     def waiting(self) -> int:

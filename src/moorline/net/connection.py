@@ -60,6 +60,8 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, protocol: LinkProtocol) -> None:
         self.peer_address = ""
+        self.is_open = False
+        """Whether messages may pass: from the end of the hello until the end of the link."""
         self.writable = True
         self.is_ended_here = False
         """Whether it was us who ended the link, for a reason that we said."""
@@ -119,10 +121,6 @@ class Connection(asyncio.Protocol):
         raise NotImplementedError
 
     # --- what owners do ---------------------------------------------------------------------------
-
-    @property
-    def is_open(self) -> bool:
-        return self._link.state is LinkState.OPEN
 
     @property
     def is_encrypted(self) -> bool:
@@ -462,10 +460,12 @@ class Connection(asyncio.Protocol):
         return self._link.state is LinkState.CLOSED
 
     def _established(self, _: Established) -> None:
+        self.is_open = True
         self._protocol.opened()
         self.opened()
 
     def _end(self, end: EndLink) -> None:
+        self.is_open = False
         transport = self._transport
         if transport is not None and not transport.is_closing():
             goodbye = self._protocol.said(end) if end.say else None

@@ -138,10 +138,12 @@ class Session(Connection):
     def answer(self, answers: list[Answer]) -> None:
         """Answers that were not ready when their calls were handled."""
         self._in_flight -= len(answers)
-        self._send_answers(answers)
         if len(answers) == 1:
             # Whoever sends one at a time waits for it: it leaves before another turn of the loop.
+            self._pending += answers
             self._flush()
+        else:
+            self._send_answers(answers)
         if self._in_flight < CALLS_IN_FLIGHT_MAX // 2 and CALLS in self._holds:
             self.release_reading(CALLS)
             self._turn_soon()
@@ -206,7 +208,7 @@ class Session(Connection):
         super().connection_lost(exc)
 
     def received(self, messages: list[Message]) -> None:
-        if len(messages) == 1 and isinstance(messages[0], Call):
+        if len(messages) == 1:
             self._handle_single(messages[0])
         else:
             self._work = self._steps(messages)
@@ -312,23 +314,27 @@ class Session(Connection):
         if not self._is_behind:
             self.fall_behind()
 
-    def _handle_single(self, call: Call) -> None:
-        """A frame of one call, as whoever waits for each answer sends it: in one step, if that is enough."""
-        kind = type(call)
-        handler = self._handlers.get(kind, _unsupported)
-        self._in_flight += 1
+    def _handle_single(self, message: Message) -> None:
+        """A frame of one, as whoever waits for each answer sends it: in one step, if that is enough."""
+        kind, calls = type(message), [message]
+        handler = self._handlers.get(kind)
+        if handler is None:
+            self._work = self._steps(calls)
+            self._work_on()
+            return
+        if isinstance(message, Call):
+            self._in_flight += 1
         self._is_working = True
+        self._work = iter((None,))
         try:
-            answers = handler(self, [call])
-            if isinstance(answers, (list, tuple)):
+            answers = handler(self, calls)
+            if not isinstance(answers, (list, tuple)):
+                self._work = self._answer_by_step(kind, calls, answers)
+            elif answers:
                 self._in_flight -= len(answers)
                 self._send_answers(answers)
-                self._work = iter((None,))
-            else:
-                self._work = self._answer_by_step(kind, [call], answers)
         except Exception as error:
-            self._mistaken(kind, [call], error)
-            self._work = iter((None,))
+            self._mistaken(kind, calls, error)
         self._work_on()
 
     def _steps(self, messages: list[Message]) -> Iterator[None]:

@@ -151,11 +151,12 @@ class DeliveryHost:
 
     def _read_some(self) -> None:
         for _ in range(READS_PER_TURN_MAX):
-            if not self.machine.is_ready or not self._outlet.is_open:
+            if not self.machine.is_ready:
                 return
             if not self._outlet.has_room:
-                self._waits_for_client = True
-                self._tasks.spawn(self._wait_for_client())
+                if self._outlet.is_open:
+                    self._waits_for_client = True
+                    self._tasks.spawn(self._wait_for_client())
                 return
             self.perform(self.machine.turn(self._now_us))
         if self.machine.is_ready:

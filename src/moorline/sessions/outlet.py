@@ -27,7 +27,7 @@ class Outlet(Protocol):
 
     @property
     def has_room(self) -> bool:
-        """Whether the client reads what it gets; if not, nothing more is read for it."""
+        """Whether the client is there and reads what it gets; if not, nothing more is read for it."""
         ...
 
     async def room(self) -> None:
@@ -65,7 +65,7 @@ class NativeOutlet:
 
     @property
     def has_room(self) -> bool:
-        return self._session.writable
+        return self._session.is_open and self._session.writable
 
     async def room(self) -> None:
         await self._session.room_to_write()

@@ -294,14 +294,14 @@ def test_a_broken_state_is_found(broken: str) -> None:
         case "D2":
             one.window.starved[1] = one
         case "D3":
-            delivery._turns._queue.clear()
+            delivery._turns.queue.clear()
             one.state = State.CLOSED
         case "D4":
             one.burying.add(9)
         case "D5":
-            delivery._turns._queue.append(one)
+            delivery._turns.queue.append(one)
         case "D6":
-            delivery._turns._queue.clear()
+            delivery._turns.queue.clear()
             one.state, one.rest = State.WAITING, blocks(4, 5)
         case _:
             feed.next = 1

@@ -23,7 +23,7 @@ def test_feeds_have_their_turns_in_the_order_in_which_they_became_ready() -> Non
     for one in [*feeds, *feeds]:
         turns.make_ready(one)
     turns.check(feeds)
-    assert len(turns) == 3, "whoever is ready is not made ready again"
+    assert len(turns.queue) == 3, "whoever is ready is not made ready again"
     assert [turns.next() for _ in feeds] == feeds
     assert {one.state for one in feeds} == {State.IDLE}
 
@@ -34,13 +34,13 @@ def test_a_feed_that_was_closed_has_no_turn() -> None:
     one.state = State.CLOSED
     assert turns.next() is None
     turns.make_ready(one)
-    assert not turns, "and never gets one"
+    assert not turns.queue, "and never gets one"
 
 
 def test_a_member_that_takes_by_itself_has_no_turn() -> None:
     turns, one = FeedTurns(), opened(1, window(is_held=True))
     turns.make_ready(one)
-    assert (len(turns), one.state) == (0, State.IDLE)
+    assert (len(turns.queue), one.state) == (0, State.IDLE)
 
 
 def test_those_who_starve_wait_until_their_window_has_room() -> None:
@@ -52,7 +52,7 @@ def test_those_who_starve_wait_until_their_window_has_room() -> None:
     turns.check(feeds)
     turns.feed_starved(full)
     turns.feed_starved(other)
-    assert not turns
+    assert not turns.queue
     full.out = 0
     turns.feed_starved(full)
     assert [turns.next(), turns.next()] == feeds
@@ -77,9 +77,9 @@ def test_a_broken_state_is_found(broken: str) -> None:
             turns.next()
             turns.starve(one)
         case "D5 twice":
-            turns._queue.append(one)
+            turns.queue.append(one)
         case "D5 none":
-            turns._queue.clear()
+            turns.queue.clear()
         case _:
             turns.next()
             one.state = State.READY

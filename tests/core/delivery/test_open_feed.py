@@ -35,6 +35,6 @@ def test_those_that_starve_are_woken_in_the_order_in_which_they_came() -> None:
     assert list(window.starved) == [3, 1, 2]
     delivery.check()
     delivery.change(window, 5, qos=1)
-    assert [one.feed.number for one in delivery._turns._queue] == [3, 1, 2]
+    assert [one.feed.number for one in delivery._turns.queue] == [3, 1, 2]
     assert window.starved == {}
     delivery.check()

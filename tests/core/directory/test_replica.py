@@ -162,11 +162,11 @@ def test_a_broken_state_is_told() -> None:
     with pytest.raises(AssertionError, match="P1"):
         replica.check()
     replica._is_behind, replica._is_asking = False, True
-    replica._state = ReplicaState.SENDING
+    replica.state = ReplicaState.SENDING
     with pytest.raises(AssertionError, match="P3"):
         replica.check()
     replica._is_asking, replica._failures = False, REPLICA_TRIES_MAX
-    replica._state = ReplicaState.AWAY
+    replica.state = ReplicaState.AWAY
     with pytest.raises(AssertionError, match="P4"):
         replica.check()
 

@@ -389,9 +389,9 @@ def test_a_broken_state_is_found_and_tells_the_story(broken: str) -> None:
     hear(borrower, Grant("b1", 1, 1, S1, Cursor(0), 5))
     match broken:
         case "B1":
-            borrower._state = BorrowerState.CONNECTING
+            borrower.state = BorrowerState.CONNECTING
         case "B2":
-            borrower._state = BorrowerState.UNSUBSCRIBING
+            borrower.state = BorrowerState.UNSUBSCRIBING
         case "B3":
             borrower.leases[1].is_over = True
         case "B4":

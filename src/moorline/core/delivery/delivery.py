@@ -59,7 +59,7 @@ class Delivery:
     @property
     def is_ready(self) -> bool:
         """Whether somebody waits for a turn."""
-        return bool(self._turns)
+        return bool(self._turns.queue)
 
     # --- feeds come and go ------------------------------------------------------------------------
 
@@ -110,7 +110,7 @@ class Delivery:
         if one is None:
             return []  # too late
         freed = 0
-        for first, upto in _sparing(ranges, one.burying):
+        for first, upto in _sparing(ranges, one.burying) if one.burying else ranges:
             freed += one.feed.ack(first, upto)
         return self._freed(one, freed)
 

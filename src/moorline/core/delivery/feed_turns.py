@@ -20,20 +20,17 @@ class FeedTurns:
     """The feeds of one session, first come, first served."""
 
     def __init__(self) -> None:
-        self._queue: deque[OpenFeed] = deque()
-
-    def __len__(self) -> int:
-        """Turns that stand in the queue, also of feeds that are over: `next` passes those over."""
-        return len(self._queue)
+        self.queue: deque[OpenFeed] = deque()
+        """Turns, also of feeds that are over: `next` passes those over."""
 
     def make_ready(self, one: OpenFeed) -> None:
         # Of a member that takes by itself nothing is ever read here.
         if one.window.is_held:
             one.state = State.IDLE
-        elif one.is_open and one.state is not State.READY:
+        elif one.state is not State.CLOSED and one.state is not State.READY:
             # Only one that is not READY yet: with two turns it would read two blocks at once (D5, D3).
             one.state = State.READY
-            self._queue.append(one)
+            self.queue.append(one)
 
     def next(self) -> OpenFeed | None:
         """Takes the first turn out; None if its feed has been closed since.
@@ -41,7 +38,7 @@ class FeedTurns:
         One at a time, whatever it is: whoever hosts a delivery asks between two turns whether its client has
         room.
         """
-        one = self._queue.popleft()
+        one = self.queue.popleft()
         if one.state is not State.READY:
             return None
         # Left at once, so that whatever follows puts it in a state for a reason, and not by omission.
@@ -63,7 +60,7 @@ class FeedTurns:
 
     def check(self, feeds: Iterable[OpenFeed]) -> None:
         """Asserts the invariants, of all feeds that are open."""
-        turns = Counter(id(one) for one in self._queue if one.state is State.READY)
+        turns = Counter(id(one) for one in self.queue if one.state is State.READY)
         for one in feeds:
             number, window = one.feed.number, one.window
             is_starved = one.state is State.STARVED

@@ -85,8 +85,9 @@ class Progress:
         before = (self.low, len(self._done), dict(self.failures))
         # From our own mark: what lies below it is done, whatever the other says.
         self.ack(self.low, cursor.offset)
-        for first, upto in _difference(list(self._done), cursor.acked):
-            self.ack(first, upto)
+        if cursor.acked:
+            for first, upto in _difference(list(self._done), cursor.acked):
+                self.ack(first, upto)
         for offset, count in cursor.failures:
             if not self.is_done(offset):
                 # The higher count, not the sum: the same failure is in both.

@@ -129,7 +129,8 @@ class HeldLeases:
     def report(self, lease: int, epoch: int) -> UpdateProgress:
         """All of a lease each time: a report that is lost takes nothing with it that the next one lacks."""
         held = self.held[lease]
-        held.number = self.next_number()
+        self.number += 1
+        held.number = self.number
         self._unsure[lease] = None
         return UpdateProgress(
             self._borrower,

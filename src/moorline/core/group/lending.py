@@ -102,12 +102,13 @@ class StreamLending:
         if update.cursor is not None:
             # First what is lost: the cursor has passed it, as if it had been acknowledged. The other way
             # round nothing would be open any more, and the loss would not be counted.
-            gaps = self.lose(lease, update.lost)
+            if update.lost:
+                gaps = self.lose(lease, update.lost)
             lease.delivered = max(lease.delivered, update.delivered)
             lease.reported = max(lease.reported, update.number)
             is_new = self.merge(lease, update.cursor)
-            # What came back is asked first: `or` must not skip it.
-            if self.take_returned(lease, update.returned) or is_new or gaps:
+            came_back = bool(update.returned) and self.take_returned(lease, update.returned)
+            if came_back or is_new or gaps:
                 lease.progress_ms = now_ms
         if update.final and lease.status is not Status.REVOKED:
             # Also of one that is still being granted: a Borrower that has forgotten it never begins it.

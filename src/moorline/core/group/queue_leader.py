@@ -212,7 +212,7 @@ class QueueLending(StreamLending):
         return is_new
 
     def take_returned(self, lease: Lease, returned: tuple[Range, ...]) -> bool:
-        if not lease.open or not returned:
+        if not lease.open:
             return False
         before = len(lease.open)
         pool = self._pool(lease.stream.shard)
