@@ -8,6 +8,7 @@ import shlex
 import shutil
 import socket
 import subprocess
+import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -146,13 +147,28 @@ def test_the_container_copies_what_is_there_and_starts_what_works() -> None:
     variables = {key.variable for key in keys_of(Config).values()}
     assert set(re.findall(r"\b(MOOR_[A-Z_]+)=", text)) <= variables
     assert set(re.search(r"^EXPOSE (.*)$", text, re.M)[1].split()) == {"7411", "7412", "1883"}  # type: ignore[index]
-    probe = json.loads(re.search(r" CMD (\[.*\])$", text, re.M)[1])  # type: ignore[index]
-    compile(probe[2], "HEALTHCHECK", "exec")
     command = [
         *json.loads(re.search(r"^ENTRYPOINT (.*)$", text, re.M)[1]),  # type: ignore[index]
         *json.loads(re.search(r"^CMD (.*)$", text, re.M)[1]),  # type: ignore[index]
     ]
     assert command == ["moor", "serve"]
+
+
+@pytest.mark.process
+def test_the_check_of_the_container_finds_its_node_wherever_it_listens(tmp_path: Path) -> None:
+    text = (DEPLOY / "Containerfile").read_text()
+    probe = json.loads(re.search(r" CMD (\[.*\])$", text, re.M)[1])  # type: ignore[index]
+
+    def code() -> int:
+        told = {**clean_environment(), "MOOR_DATA": str(tmp_path / "data")}
+        return subprocess.run(
+            [sys.executable, *probe[1:]], env=told, capture_output=True, check=False
+        ).returncode
+
+    with NodeProcess(tmp_path / "data") as node:
+        assert code() == 0
+        node.stop()
+    assert code() != 0
 
 
 # --- metrics ----------------------------------------------------------------------------------------

