@@ -1,5 +1,6 @@
 """A Spark session in one line: its settings, its source, and a Java where the machine has none."""
 
+import gc
 import importlib
 import os
 import subprocess
@@ -47,6 +48,31 @@ def test_the_settings_are_ours(spark: SparkSession) -> None:
 def test_the_source_may_be_registered_again(spark: SparkSession) -> None:
     assert moorline.spark.register(spark) is spark
     assert MoorlineSource.name() == "moorline"
+
+
+def worker_and_its_parent(_: int) -> tuple[bool, str]:
+    """Run by a task: whether Arrow was there before it began, and what its process is a fork of."""
+    had_arrow = "pyarrow" in sys.modules and gc.get_freeze_count() > 0
+    return had_arrow, Path(f"/proc/{os.getppid()}/cmdline").read_text().replace("\0", " ").strip()
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_workers_are_forks_of_a_process_that_has_imported_what_they_need(
+    spark: SparkSession,
+) -> None:
+    ((had_arrow, parent),) = spark.sparkContext.range(1).map(worker_and_its_parent).collect()
+    assert had_arrow
+    assert parent.endswith("-m moorline.spark.daemon pyspark.worker")
+
+
+def test_workers_of_another_python_are_left_to_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = importlib.import_module("moorline.spark.session")
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    assert module._daemon({}) == {"spark.python.daemon.module": "moorline.spark.daemon"}
+    assert module._daemon({"spark.pyspark.python": "/usr/bin/python3"}) == {}
+    monkeypatch.setenv("PYSPARK_PYTHON", "/usr/bin/python3")
+    assert module._daemon({}) == {}
 
 
 def test_what_is_given_goes_before_ours_and_a_cluster_is_not_this_machine() -> None:

@@ -76,6 +76,8 @@ SHORT_JOB = {
 """For tests and jobs of seconds: Java compiles quickly and not well, which saves a third of a start."""
 
 
+DAEMON = "moorline.spark.daemon"
+
 MASTERS = ("local", "spark:", "k8s:", "yarn")
 """How the address of a cluster begins: of another one Spark says after seconds that Java has ended."""
 
@@ -100,7 +102,7 @@ def session(
     _prepare_environment()
     settings = settings_for(master, config or {})
     if is_local(master):
-        settings = _sockets() | settings
+        settings = _sockets() | _daemon(settings) | settings
     builder = SparkSession.builder.appName(app_name).master(master or LOCAL)
     for name, value in settings.items():
         builder = builder.config(name, value)
@@ -222,6 +224,12 @@ def _sockets() -> dict[str, str]:
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.unix.domain.socket.dir": folder,
     }
+
+
+def _daemon(settings: Mapping[str, str]) -> dict[str, str]:
+    """What forks the workers, where they run with our Python: another one may have no Moorline."""
+    chosen = settings.get("spark.pyspark.python", os.environ.get("PYSPARK_PYTHON"))
+    return {"spark.python.daemon.module": DAEMON} if chosen == sys.executable else {}
 
 
 def _prepare_environment() -> None:

@@ -22,6 +22,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from moorline.errors import ConfigError
+from moorline.spark.garbage import spare_the_collector
 from moorline.spark.options import (
     ASSOCIATIONS,
     QUEUES,
@@ -173,6 +174,7 @@ class MoorlineSource(DataSource):
         return TopicStreamReader(topic_options(self.options, is_stream=True), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        spare_the_collector()
         made: DataSourceWriter = _later("writer").writer(self.options, schema, overwrite)
         return made
 
@@ -183,6 +185,7 @@ class MoorlineSource(DataSource):
         return made
 
     def _kind(self) -> str:
+        spare_the_collector()
         return kind_of(self.options)
 
 

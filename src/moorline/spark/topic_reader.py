@@ -6,8 +6,6 @@ Where a query goes on after a restart, and what it does about messages that are 
 """
 
 import copy
-import functools
-import gc
 import logging
 import time
 from collections.abc import Iterator, Sequence
@@ -31,6 +29,7 @@ from moorline.spark.batch_limit import is_enough, limited_by_matches, may_count
 from moorline.spark.endpoint_errors import naming_endpoint
 from moorline.spark.frames import Batches
 from moorline.spark.gap_rows import GAP, GapPartition, of_gaps, of_messages, without_gap
+from moorline.spark.garbage import spare_the_collector
 from moorline.spark.known_topics import Unknown, names_in, unknown_to_folder, unknown_to_nodes
 from moorline.spark.lag import lag_of
 from moorline.spark.matching import block_of, matching_batches, telling_of_filters
@@ -245,7 +244,9 @@ class TopicReads:
 
         if not isinstance(partition, TopicPartition):
             return  # Spark's own, in place of no partition at all
-        _spare_the_collector()
+        import polars_hash  # noqa: F401  # what the first block would import counts too
+
+        spare_the_collector()
         made = Batches(to_arrow_schema(self.schema, timezone="UTC"), self.options.filters)
         try:
             for part, addresses in partition.parts:
@@ -422,15 +423,6 @@ class TopicStreamReader(TopicReads, DataSourceStreamReader, SupportsTriggerAvail
 
     def stop(self) -> None:
         self.close()
-
-
-@functools.cache
-def _spare_the_collector() -> None:
-    """Once in each worker. Spark collects garbage behind every task, which looks at all that was ever
-    imported: more than 30 ms, as long as it takes to decode 200,000 messages. Modules stay anyway."""
-    import polars_hash  # noqa: F401  # what the first block would import counts too
-
-    gc.freeze()
 
 
 def _now_ms() -> int:
