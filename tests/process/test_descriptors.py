@@ -42,6 +42,7 @@ FILES = 512
 SOCKETS = 700
 """More than the node may open, and few enough for the test's own limit."""
 STAGES = 20_000
+CONNECT = b"\x10\x10\x00\x04MQTT\x05\x02\x00\x3c\x00\x00\x03abc"
 HELLO = bytes(frame([Hello(PROTOCOL, 1, 1)]))
 
 
@@ -90,9 +91,11 @@ async def used(moor: Moor, node: NodeProcess) -> None:
 
 
 @contextlib.asynccontextmanager
-async def sockets(node: NodeProcess, count: int, said: bytes) -> AsyncIterator[list[socket.socket]]:
+async def sockets(
+    node: NodeProcess, count: int, said: bytes, address: str = ""
+) -> AsyncIterator[list[socket.socket]]:
     """So many connections that say that, and read nothing."""
-    host, _, port = node.address.removeprefix("tcp://").rpartition(":")
+    host, _, port = (address or node.address.removeprefix("tcp://")).rpartition(":")
     loop = asyncio.get_running_loop()
     made: list[socket.socket] = []
     try:
@@ -137,6 +140,20 @@ async def test_sockets_that_say_nothing_keep_nobody_out(node: NodeProcess) -> No
             await used(inside, node)
             async with moorline.connect(node.address, reconnect=False) as late:
                 await used(late, node)
+
+
+@pytest.mark.parametrize("said", [b"", CONNECT[:1], CONNECT[:-1]])
+async def test_clients_of_mqtt_without_a_whole_connect_keep_nobody_out(
+    node: NodeProcess, said: bytes
+) -> None:
+    host, port = node.mqtt
+    async with moorline.connect(node.address, reconnect=False) as inside:
+        places = (await inside.describe()).connections_max
+        async with sockets(node, SOCKETS, said, f"{host}:{port}"):
+            await until(lambda: descriptors(node) > places, "all places are taken")
+            # Refused at once where nobody makes room.
+            async with moorline.connect(node.address, reconnect=False) as late:
+                assert await late.echo(b"in") == b"in"
 
 
 async def test_clients_too_many_are_told_and_those_inside_are_served(node: NodeProcess) -> None:

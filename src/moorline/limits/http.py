@@ -88,5 +88,9 @@ WEBSOCKET_CONTROLS_MS = 1_000
 WEBSOCKET_FRAMES_PER_TURN = 64
 """Frames of one socket that are heard at once, within HTTP_TURN_MS: less than a millisecond of parsing."""
 
+WEBSOCKET_STRANGERS_DIVISOR = 8
+"""This part of the node's connections may be WebSockets that have not proven who they are. Behind that the
+oldest of them makes room: a page proves itself within milliseconds, and thousands may do so at once."""
+
 WEBSOCKET_STRANGER_FRAMES_MAX = WEBSOCKET_FRAGMENTS_MAX
 """Frames of whoever has not brought its proof yet: one message, in as many fragments as it may have."""

@@ -163,6 +163,11 @@ class Client(Peer):
         return self._machine.level
 
     @property
+    def has_connect(self) -> bool:
+        """Whether its CONNECT has come."""
+        return self._machine.state is not ConnectionState.AWAITING_CONNECT
+
+    @property
     def receive_max(self) -> int:
         """What the client takes unanswered."""
         return self._machine.receive_max

@@ -138,14 +138,14 @@ class MqttSocket(asyncio.Protocol):
         self.client.begin(address, shown, is_encrypted=link is not None)
 
     def data_received(self, data: bytes) -> None:
-        if not self._is_heard:
-            self._is_heard = True
-            if self._visit.is_refused:
-                # It is heard, so that it is told in its own version.
-                self.client.is_unwanted = True
-            else:
-                self._visit.heard()
+        if self._is_heard:
+            self.client.received(data)
+            return
+        # It is heard, so that it is told in its own version.
+        self.client.is_unwanted = self._visit.is_refused
         self.client.received(data)
+        if self.client.has_connect:
+            self._heard()
 
     def pause_writing(self) -> None:
         self.client.pause_writing()
@@ -156,9 +156,16 @@ class MqttSocket(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self.client.lost()
 
+    def _heard(self) -> None:
+        """It has said what it wants: not by its first byte, so that whoever says no more keeps nobody out."""
+        self._is_heard = True
+        self._visit.heard()
+
     # --- what the client does to it ---------------------------------------------------------------
 
     def write(self, data: bytes) -> None:
+        if not self._is_heard:
+            self._heard()  # of a CONNECT that took more than one turn
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
 

@@ -70,7 +70,7 @@ class MqttWebSocket:
         if self.client is not None and self.client.is_entered:
             # Its login is that of its CONNECT. From CONNACK on it is no stranger to the port either, whom it
             # would cut after a while.
-            self._socket.peer.is_entered = True
+            self._socket.enter()
         self._socket.send_binary(data)
 
     def close(self) -> None:

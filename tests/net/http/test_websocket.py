@@ -16,7 +16,7 @@ from moorline.limits import (
     WEBSOCKET_FRAGMENTS_MAX,
     WEBSOCKET_MESSAGE_BYTES_MAX,
 )
-from moorline.net.http import websocket
+from moorline.net.http import strangers, websocket
 from moorline.wire.websocket import frame_text
 
 PATIENCE_S = 60
@@ -321,6 +321,30 @@ async def test_a_stranger_has_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     async with opened(Port(anonymous="never")) as port:
         client = await connect(port.socket_url("/later"))
         assert await end_of(client) == (1008, "AUTH: no proof came in time")
+
+
+async def test_strangers_have_a_part_of_the_places_and_the_oldest_makes_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with opened(Port(anonymous="never")) as port:
+        monkeypatch.setattr(strangers, "WEBSOCKET_STRANGERS_DIVISOR", port.connections.places // 3)
+        made = [await raw(port, "/later") for _ in range(3)]
+        first, second, third = port.handlers
+        await second.socket.peer.authenticate(token=port.new_token("ann"))
+        made += [await raw(port, "/later") for _ in range(2)]
+        assert await is_closed(made[0][0]) == b""
+        # Whoever is in is no stranger, and what one has left another has.
+        assert first.ends == [(1006, "cut by this node")]
+        assert not any(one.ends for one in port.handlers[1:])
+        port.handlers[-1].socket.enter()
+        made.append(await raw(port, "/later"))
+        assert not any(one.ends for one in port.handlers[1:])
+        made.append(await raw(port, "/later"))
+        assert third.ends == [(1006, "cut by this node")]
+        await until(lambda: port.connections.guests == 5)
+        for _, writer in made:
+            writer.close()
+        await until(lambda: port.connections.guests == 0)
 
 
 async def test_hundreds_of_idle_sockets_beside_a_probe() -> None:

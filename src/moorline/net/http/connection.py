@@ -33,6 +33,7 @@ from moorline.net.http.logins import Facts, Logins
 from moorline.net.http.messages import BadRequest, Request, Response, refusal, text_response
 from moorline.net.http.peer import Peer
 from moorline.net.http.routes import AnyRoute, Entry, Route, Routes, SocketRoute
+from moorline.net.http.strangers import Strangers
 from moorline.net.http.turns import Turns
 from moorline.net.http.websocket import WebSocket
 
@@ -50,6 +51,7 @@ class HttpConnection(asyncio.Protocol):
         turns: Turns,
         long_stays: Door | None,
         keepalive_ms: int,
+        strangers: Strangers,
     ) -> None:
         """`long_stays` is the door at whose expense WebSockets and long polls stay."""
         self._routes = routes
@@ -59,6 +61,7 @@ class HttpConnection(asyncio.Protocol):
         self._turns = turns
         self._long_stays = long_stays
         self._keepalive_ms = keepalive_ms
+        self._strangers = strangers
         self._loop = asyncio.get_running_loop()
         self.gone: asyncio.Future[None] = self._loop.create_future()
         self.socket: WebSocket | None = None
@@ -461,10 +464,14 @@ class HttpConnection(asyncio.Protocol):
             turns=self._turns,
             extensions=upgrade.extensions,
             gone=self._set_gone,
+            entered=self._strangers.left,
         )
         if not self._is_reading:
             self._transport.resume_reading()
-        self.socket.begin(self._intake.rest())
+        socket = self.socket
+        socket.begin(self._intake.rest())
+        if socket.is_open and not socket.peer.is_entered:
+            self._strangers.came(socket)
 
     # --- ends -------------------------------------------------------------------------------------
 

@@ -285,6 +285,10 @@ class Logins:
             raise over(peer.end_text)
         return b""
 
+    def is_proving(self, peer: Peer) -> bool:
+        """Whether a proof of it is being looked at."""
+        return peer in self._proving
+
     # --- inside -----------------------------------------------------------------------------------
 
     async def _by_proof(self, peer: Peer, brought: Brought) -> Peer | Response:

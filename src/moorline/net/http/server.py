@@ -16,6 +16,7 @@ from moorline.net.http.connection import HttpConnection
 from moorline.net.http.logins import Logins, WebAdmission
 from moorline.net.http.peer import Peer
 from moorline.net.http.routes import Routes
+from moorline.net.http.strangers import Strangers
 from moorline.net.http.turns import Turns
 from moorline.net.listener import Describer, FixedTls, LoginRefused, ServerTls
 from moorline.net.tls import why_refused_here
@@ -46,6 +47,10 @@ class HttpServer:
         self._turns = Turns()
         self.door = Door(descriptors, Use.HTTP)
         self._acceptor = Acceptor(self.door, backlog=HTTP_BACKLOG)
+        stays = self.door if long_stays is None else long_stays
+        self._strangers = Strangers(
+            lambda: stays.places, self._logins.is_proving, self._acceptor.note
+        )
 
     @property
     def peers(self) -> set[Peer]:
@@ -76,7 +81,13 @@ class HttpServer:
 
     async def _serve(self, accepted: socket.socket, visit: Visit) -> "asyncio.Future[None]":
         connection = HttpConnection(
-            self._routes, self._logins, visit, self._turns, self._long_stays, self._keepalive_ms
+            self._routes,
+            self._logins,
+            visit,
+            self._turns,
+            self._long_stays,
+            self._keepalive_ms,
+            self._strangers,
         )
         try:
             await asyncio.get_running_loop().connect_accepted_socket(

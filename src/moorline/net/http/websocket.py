@@ -86,6 +86,7 @@ class WebSocket(asyncio.Protocol):
         turns: Turns,
         extensions: Iterable[Extension] = (),
         gone: Callable[[], None] = lambda: None,
+        entered: Callable[["WebSocket"], None] = lambda _: None,
     ) -> None:
         self.peer = peer
         self.subprotocol = subprotocol
@@ -121,6 +122,7 @@ class WebSocket(asyncio.Protocol):
         self._is_asked = False
         """Whether a ping is on its way, and nothing has come since."""
         self._gone = gone
+        self._entered = entered
         self._timer = self._loop.call_later(self._keepalive_s, self._look)
         self._patience: asyncio.TimerHandle | None = None
 
@@ -157,6 +159,12 @@ class WebSocket(asyncio.Protocol):
     def abort(self) -> None:
         """Cuts the socket at once, whatever waits to be written."""
         self._cut("cut by this node")
+
+    def enter(self) -> None:
+        """Its subject knows who it is, by a login of its own."""
+        if not self.peer.is_entered:
+            self.peer.is_entered = True
+            self._entered(self)
 
     def hold_reading(self) -> None:
         """Nothing more is read until it is released: what the peer sends waits on its side."""
