@@ -13,11 +13,12 @@ queues, over the same kind of link. The peer of all is the first:
     default      as `everything`, with the bound of topics that the settings have by themselves
     bounded      as `everything`, with bounds of topics, messages and bytes a second that it does not meet
 
-In each round they take short turns, there and back, so that what the machine does meanwhile falls upon all of
+In each round they take short turns, in many orders, so that what the machine does meanwhile falls upon all of
 them. Told of a user is the median of the rounds, and of a round the median of its turns.
 """
 
 import asyncio
+import random
 import statistics
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -53,7 +54,7 @@ class Plan(NamedTuple):
     single: int
 
 
-FULL = Plan(7, 4, 32_000, 16_000, 2_400)
+FULL = Plan(7, 16, 32_000, 16_000, 2_400)
 QUICK = Plan(1, 2, 8_000, 8_000, 800)
 
 
@@ -196,11 +197,17 @@ async def run(report: Report, folder: Path, quick: bool) -> None:
             tell(kind)
             rounds: dict[str, list[float]] = {user.name: [] for user in USERS}
             for number in range(plan.rounds):
-                first = number % len(USERS)
-                users = [*USERS[first:], *USERS[:first]]
+                chance = random.Random(number)
+                users = list(USERS)
                 turns: dict[str, list[float]] = {user.name: [] for user in USERS}
                 for at in range(plan.turns):
-                    for user in reversed(users) if at % 2 else users:
+                    # There and back, and then in another order: what comes back with a period of its own,
+                    # such as a checkpoint, must not meet the same user each time.
+                    if at % 2:
+                        users.reverse()
+                    else:
+                        chance.shuffle(users)
+                    for user in users:
                         found = await turn_of(node, credentials[user.name], work, messages)
                         turns[user.name].append(found)
                         if renew is not None:

@@ -302,14 +302,18 @@ class ShardLog:
         marks, self.marks, self.publisher = self.marks, [], None
         if not marks:
             return
+        known, size = generation.publishers, len(block.data)
         if len(marks) == 1:  # of the first message on
-            edges = [0, len(block.data)]
+            publisher = marks[0].publisher
+            # One that is counted here already, as in most batches: this comes with every single message.
+            found = (
+                {publisher: size} if publisher in known else bytes_between(marks, [0, size], known)
+            )
         else:
             places = [mark.offset - block.first for mark in marks]
-            edges = [*block.positions[places].tolist(), len(block.data)]
-        found = bytes_between(marks, edges, generation.publishers)
-        for publisher, size in found.items():
-            generation.publishers[publisher] = generation.publishers.get(publisher, 0) + size
+            found = bytes_between(marks, [*block.positions[places].tolist(), size], known)
+        for publisher, more in found.items():
+            known[publisher] = known.get(publisher, 0) + more
         self.stored_bytes.add(found)
 
     def next_generation(self, now_us: int, draw: Callable[[int], bytes]) -> Generation:
