@@ -104,6 +104,11 @@ async def screen(tab: Tab, width: int, theme: str) -> None:
     await tab.say("Emulation.setEmulatedMedia", features=features)
 
 
-async def shot(tab: Tab, file: Path) -> None:
-    taken = await tab.say("Page.captureScreenshot", format="png")
+async def shot(tab: Tab, file: Path, *, is_whole: bool = False) -> None:
+    """What is seen of a page, or all of it: also what one would scroll to."""
+    part = {}
+    if is_whole:
+        size = (await tab.say("Page.getLayoutMetrics"))["cssContentSize"]
+        part = {"clip": size | {"scale": 1}, "captureBeyondViewport": True}
+    taken = await tab.say("Page.captureScreenshot", format="png", **part)
     await asyncio.to_thread(file.write_bytes, base64.b64decode(taken["data"]))

@@ -124,6 +124,16 @@ async def test_what_changes_in_a_list_is_seen_without_being_asked_for(shown: Sho
         await moor.pipeline_runs.tell(TellRun(0, "pushed", "verify", "./pushed", "running", 7, 8))
         await tab.until(has("7 of 8"))
         assert await tab.run(ASKED) == asked
+
+        await view(tab, f"queues/one/{name}", has("1 shown"))
+        await tab.run("document.querySelector('main details').open = true")
+        asked = await tab.run(ASKED)
+        await moor.send(queue.id, b"another")
+        await tab.until(has("2 of 128"))
+        # What was looked into stays as it is, until somebody looks again.
+        assert await tab.run("document.querySelector('main details').open")
+        assert await tab.run(has("1 shown"))
+        assert await tab.run(ASKED) == asked
         await tab.close()
 
 

@@ -127,9 +127,8 @@ async def test_every_view_is_accessible_and_fits(
     found: list[str] = []
     for name in sampled.views:
         await sampled.show(tab, name)
-        await shot(
-            tab, shots / f"{name.split('%')[0].replace('/', '-') or 'overview'}-{width}-{theme}.png"
-        )
+        file = f"{name.split('%')[0].replace('/', '-') or 'overview'}-{width}-{theme}.png"
+        await shot(tab, shots / file, is_whole=True)
         found += [f"{name}: {one}" for one in await axe.problems(tab, checker)]
         if not await tab.run("document.documentElement.scrollWidth <= innerWidth"):
             found.append(f"{name}: runs over at {width}")

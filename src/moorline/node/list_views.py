@@ -1,5 +1,5 @@
 """Room: node. Lists that somebody may watch, page by page: queues, topics, streams, groups, services, paths,
-runs of the pipeline, tables.
+runs of the pipeline, tables; and one queue.
 
 The view of a list is named by the call for it, as a page says it, and its value is the answer:
 
@@ -24,14 +24,15 @@ from moorline.limits import VIEW_LIST_MS
 from moorline.net.session import Session
 from moorline.node.pipeline_runs import PipelineRuns, all_runs
 from moorline.node.subjects import Subjects
-from moorline.queues.owners import all_queues
+from moorline.queues.commands import QueueBroker
+from moorline.queues.owners import all_queues, path_of_call
 from moorline.records.looking import paths_of as paths_of_tables
 from moorline.services.rights import SERVICES
 from moorline.topics.paths import all_groups, all_topics, topics_listed
 from moorline.wire.group import ListGroups
 from moorline.wire.message import Answer, Call
 from moorline.wire.pipeline_run import ListRuns
-from moorline.wire.queue import ListQueues
+from moorline.wire.queue import DescribeQueue, ListQueues
 from moorline.wire.record_tables import ListRecordTables
 from moorline.wire.resolver import ListPaths
 from moorline.wire.service_operator import ListServices
@@ -41,6 +42,7 @@ KIND: Final = "list"
 
 _calls: Final = msgspec.json.Decoder(
     ListQueues
+    | DescribeQueue
     | ListTopics
     | DescribeStreams
     | ListGroups
@@ -111,12 +113,21 @@ class ListViews:
         return Seen(name, unnumbered(found))
 
 
+def one_queue(broker: QueueBroker) -> Callable[[Session, Any], Awaitable[Answer]]:
+    async def described(session: Session, call: DescribeQueue) -> Answer:
+        demand(session.rights, LIST, path_of_call(call), broker.owners.of_call(call))
+        return await broker.descriptions.describe(session, call)
+
+    return described
+
+
 def serve_lists(lists: ListViews, subjects: Subjects, runs: PipelineRuns) -> None:
     """Those of the roles of this node."""
     lists.add(ListRuns, all_runs, runs.list_runs)
     runs.told = lambda: lists.changed(ListRuns)
     if subjects.queues is not None:
         lists.add(ListQueues, all_queues, subjects.queues.descriptions.list)
+        lists.add(DescribeQueue, of_their_rights, one_queue(subjects.queues))
     if subjects.services is not None:
         lists.add(ListServices, of_their_rights, subjects.services.list_services)
     if subjects.topics is not None:

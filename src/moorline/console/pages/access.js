@@ -4,6 +4,7 @@ import { badge, button, count, facts, h, head, meter, moment, pages, table } fro
 import { fromBase64 } from "./link.js";
 
 const PER_PAGE = 256;
+const LETTERS = "Letters: s subscribe, l list, w write, p publish, d default, a administer, g grant.";
 const KINDS = [
   "connections", "queues", "topics", "groups", "subscriptions", "stages", "sessions", "paths", "stored_bytes", "topic_bytes",
   "messages_per_s", "bytes_per_s", "heavy_calls_per_s",
@@ -28,9 +29,10 @@ async function own({ link }) {
     facts([
       ["proof", me.proof],
       ["groups of users", me.groups.join(", ") || "none"],
-      ["until", me.expires_us ? moment(me.expires_us) : "the connection ends"],
+      ["until (UTC)", me.expires_us ? moment(me.expires_us) : "the connection ends"],
     ]),
     h("h2", {}, "What you may do"),
+    h("p", { class: "lead" }, LETTERS),
     table(
       "Rights",
       [
@@ -116,7 +118,7 @@ async function rows(page, after) {
   };
   const last = found.grants.at(-1);
   return [
-    head("Rows of rights", "One tree of paths for queues, topics, groups, records and values. Letters: s subscribe, l list, w write, p publish, d default, a administer, g grant. A denial beats a grant at the same path."),
+    head("Rows of rights", `One tree of paths for queues, topics, groups, records and values. ${LETTERS} A denial beats a grant at the same path.`),
     table(
       "Rows of rights",
       [
@@ -156,7 +158,7 @@ async function audit({ link }, [file = "0", offset = "0", ...given]) {
   };
   const behind = AUDIT_FIELDS.map((name) => encodeURIComponent(wanted[name])).join("/");
   return [
-    head("Audit", "Who did what, and what was refused. Looks into messages are written down before they are answered."),
+    head("Audit", "Who did what, and what was refused, the oldest first. Looks into messages are written down before they are answered."),
     h(
       "form",
       { class: "bar", submit: narrow },
@@ -169,7 +171,7 @@ async function audit({ link }, [file = "0", offset = "0", ...given]) {
     table(
       "Lines of the audit",
       [
-        { title: "time", value: (one) => String(one.time ?? "").replace("T", " ").slice(0, 19) },
+        { title: "time (UTC)", value: (one) => String(one.time ?? "").replace("T", " ").slice(0, 19) },
         { title: "who", isName: true, value: (one) => String(one.principal ?? "") },
         { title: "act", value: (one) => String(one.act ?? "") },
         { title: "verdict", value: (one) => badge(String(one.verdict ?? ""), one.verdict === "granted" ? "" : "bad") },

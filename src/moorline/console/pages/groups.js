@@ -20,7 +20,7 @@ async function list({ list }, after) {
         { title: "group", isName: true, value: (one) => h("a", { href: `#/groups/one/${encodeURIComponent(one.name)}` }, one.name) },
         { title: "led by", isName: true, value: (one) => one.leader || badge("nobody now") },
         { title: "epoch", isNumber: true, value: (one) => one.epoch },
-        { title: "made", value: (one) => moment(one.created_us) },
+        { title: "made (UTC)", value: (one) => moment(one.created_us) },
       ],
       page.groups,
       "none yet: whoever subscribes to $shared/NAME/FILTER founds one",
@@ -188,7 +188,7 @@ async function one(page, group, from) {
       ["members", count(members.length)],
       ["streams", count(cursors.length)],
       ["behind", many(lag, "message")],
-      ["done", seen.rate === null ? "–" : rate(seen.rate)],
+      ["done, per second", seen.rate === null ? "–" : rate(seen.rate)],
       ["failed before, and tried again", count(failing)],
       ["were gone before they were read", count(lost)],
       ["tries before a message is a dead letter", found.group.deliveries_max || "no bound"],
@@ -203,7 +203,7 @@ async function one(page, group, from) {
         h("span", { class: "empty" }, `streams ${first + 1} to ${first + some.length} of ${cursors.length}`),
       ),
     found.is_more && empty("there are more streams or members than are shown"),
-    h("h2", {}, "What has moved since you look"),
+    h("h2", {}, "What has moved since you look (UTC)"),
     seen.moves.length
       ? h("ul", { class: "log", tabindex: "0", role: "log", "aria-label": "What has moved" }, seen.moves.map((one) => h("li", {}, h("time", {}, one.at), one.text)))
       : empty("nothing yet: a member that joins or dies moves streams"),

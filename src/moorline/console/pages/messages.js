@@ -146,8 +146,8 @@ function drawn(page, one, form) {
   const key = one.key === null ? null : textOf(one.key);
   const place = `${one.shard}/${one.generation}`;
   return shownMessage(
-    [`${moment(one.time_us)} · `, h("strong", {}, one.topic), ` · ${place} at ${count(one.offset)} · ${bytes(one.body_bytes)}`, key !== null && ` · key ${shown(key)}`],
-    h("dl", { class: "facts", hidden: !one.headers.length }, one.headers.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, textOf(value))))),
+    [`${moment(one.time_us)} UTC · `, h("strong", {}, one.topic), ` · ${place} at ${count(one.offset)} · ${bytes(one.body_bytes)}`, key !== null && ` · key ${shown(key)}`],
+    h("dl", { class: "headers", "aria-label": "Headers", hidden: !one.headers.length }, one.headers.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, textOf(value))))),
     body(fromBase64(one.body), form),
     h(
       "div",
@@ -238,8 +238,7 @@ export const messages = {
         h("label", {}, "Body contains", h("input", { name: "contains", maxlength: "60", size: "16" })),
         h("label", {}, "At most", h("input", { name: "count", type: "number", min: "1", max: String(SHOWN_MAX), value: "100" })),
         h("label", {}, "As", h("select", { name: "form" }, FORMS.map((one) => h("option", {}, one)))),
-        go,
-        stop,
+        h("span", { class: "both" }, go, stop),
       ),
       state,
       actions,

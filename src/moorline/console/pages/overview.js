@@ -92,6 +92,9 @@ function choice(all, chosen) {
   return h("nav", { class: "tabs", "aria-label": "Figures of which nodes" }, link("", "All nodes"), all.map(({ node }) => link(node.home, node.name)));
 }
 
+/** The node tells it in steps of ten seconds. */
+const upFor = (ms) => (ms ? span(ms) : "some seconds");
+
 function nodesTable(all, here) {
   const now = (one, at) => (one.figures ? rate(one.figures.series[at].at(-1) ?? 0) : "–");
   return table(
@@ -103,7 +106,7 @@ function nodesTable(all, here) {
       { title: "published", isNumber: true, value: (one) => now(one, 2) },
       { title: "connections", isNumber: true, value: (one) => (one.about ? count(one.figures.now.connections) : "–") },
       { title: "leads groups", isNumber: true, value: ({ node }) => count(node.groups_led) },
-      { title: "up for", isNumber: true, value: (one) => (one.about ? span(one.about.uptime_ms) : "–") },
+      { title: "up for", isNumber: true, value: (one) => (one.about ? upFor(one.about.uptime_ms) : "–") },
       { title: "clock ahead", isNumber: true, value: ({ node }) => (node.clock_ahead_ms === null ? "–" : `${node.clock_ahead_ms} ms`) },
     ],
     all,

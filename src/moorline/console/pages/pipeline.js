@@ -30,7 +30,7 @@ export const pipeline = {
           { title: "progress", isNumber: true, value: (one) => (one.total ? meter(one.done, one.total) : one.done ? count(one.done) : "–") },
           { title: "proof", value: proof },
           { title: "outcome", isName: true, value: (one) => one.why || one.proof || "–" },
-          { title: "began", value: (one) => moment(one.started_us) },
+          { title: "began (UTC)", value: (one) => moment(one.started_us) },
           { title: "took", isNumber: true, value: (one) => span((one.told_us - one.started_us) / 1_000) },
           { title: "who", isName: true, value: (one) => one.principal },
         ],

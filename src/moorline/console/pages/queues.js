@@ -10,7 +10,7 @@ const ONLY = [
   ["", "All queues"],
   ["waiting", "With messages"],
   ["full", "Over quota"],
-  ["shut", "Shut"],
+  ["shut", "Blocked or closed"],
   ["damaged", "Set aside"],
 ];
 
@@ -25,8 +25,8 @@ function states(one) {
   if (one.is_closed) found.push(badge("closed", "warn"));
   if (one.is_over_quota) found.push(badge("over quota", "warn"));
   if (one.is_suspended) found.push(badge("suspended"));
-  if (one.is_subscribed) found.push(badge("read", "good"));
-  return found.length ? found : badge("idle");
+  if (one.is_subscribed) found.push(badge("has a reader", "good"));
+  return found.length ? found : badge("no reader");
 }
 
 async function list({ list }, only, after) {
@@ -52,7 +52,7 @@ async function list({ list }, only, after) {
         { title: "size", isNumber: true, value: (one) => bytes(one.bytes) },
         { title: "state", value: states },
         { title: "owner", isName: true, value: (one) => one.owner || "nobody" },
-        { title: "made", value: (one) => moment(one.created_s * 1e6) },
+        { title: "made (UTC)", value: (one) => moment(one.created_s * 1e6) },
       ],
       rows,
       isMore ? "none in this part: go on with the next page" : "none",
@@ -68,9 +68,8 @@ async function list({ list }, only, after) {
 }
 
 async function one(page, name) {
-  const { link } = page;
   const queue = idOf(name);
-  const found = await link.call("DescribeQueue", { queue });
+  const found = await page.list("DescribeQueue", { queue });
   const act = (call, fields, question, done) => async () => {
     if (await page.ask(question)) page.change(call, { queue, ...fields }, done);
   };
@@ -81,9 +80,9 @@ async function one(page, name) {
       ["state", states(found)],
       ["depth", meter(found.waiting, found.messages_max)],
       ["size", bytes(found.bytes)],
-      ["stored since it was made", count(found.stored)],
+      ["of these in its own files", count(found.stored)],
       ["owner", found.owner || "nobody"],
-      ["made", moment(found.created_s * 1e6)],
+      ["made (UTC)", moment(found.created_s * 1e6)],
       ["messages that cannot be read", count(found.unreadable)],
     ]),
     h(
@@ -107,36 +106,49 @@ async function check(page, queue, is_repair) {
   } catch (error) {
     page.tell(`${error.code ?? "ERROR"}: ${error.message}`);
   }
+  looked.queue = ""; // what waits may be other by now
   page.drawAnew();
 }
 
-let looks = 0;
+const looked = { queue: "", key: "", number: 0 };
+
+/** What waits is looked into once, and stays as it is while the queue is drawn anew, until somebody looks again. */
+function contents(page, queue) {
+  if (looked.queue === queue && document.querySelector(`[data-kept="${looked.key}"]`)) return h("div", { "data-kept": looked.key, "data-key": looked.key });
+  Object.assign(looked, { queue, key: `contents ${++looked.number}` });
+  return h("div", { "data-kept": looked.key, "data-key": looked.key }, look(page, queue));
+}
 
 /** A look into it, and on: the node passes a bounded piece with each answer, and to stop is to ask no more. */
-function contents({ link, tell }, queue) {
+function look({ link }, queue) {
   const state = h("p", { class: "empty", role: "status" });
   const found = h("div", {});
-  const look = {};
+  const running = {};
+  const stop = button("Stop", () => (running.look = null), { disabled: true });
   const begin = async (fields) => {
-    const mine = (look.current = {});
+    const mine = (running.look = {});
+    stop.disabled = false;
     const wanted = { contains: toBase64(fields.get("contains")), from_ms: Math.floor(timeOf(fields.get("from")) / 1_000) };
     found.replaceChildren();
     let [after, shown] = [0, 0];
     try {
       for (;;) {
         const answer = await link.call("PeekQueue", { queue, after, ...wanted });
-        if (look.current !== mine) return;
+        if (running.look !== mine) break;
         for (const message of answer.messages.slice(0, SHOWN_MAX - shown)) found.append(waiting(message, fields.get("form")));
         shown = Math.min(SHOWN_MAX, shown + answer.messages.length);
         state.textContent = shown ? `${count(shown)} shown` : "nothing found yet";
         if (answer.is_all || shown >= SHOWN_MAX || answer.upto === after) break;
         after = answer.upto;
       }
-      state.textContent = shown ? `${count(shown)} shown${shown >= SHOWN_MAX ? "; there may be more" : ""}` : "nothing";
+      if (running.look !== null && running.look !== mine) return; // another look has begun
+      const more = running.look === null ? "; stopped" : shown >= SHOWN_MAX ? "; there may be more" : "";
+      state.textContent = shown || more ? `${count(shown)} shown${more}` : "nothing";
     } catch (error) {
       // Who may not read it still sees how it is.
       state.textContent = `${error.code ?? "ERROR"}: ${error.message}`;
     }
+    stop.disabled = true;
   };
   const form = h(
     "form",
@@ -145,16 +157,16 @@ function contents({ link, tell }, queue) {
     h("label", {}, "From (UTC)", h("input", { name: "from", type: "datetime-local", step: "1" })),
     h("label", {}, "As", h("select", { name: "form" }, FORMS.map((one) => h("option", {}, one)))),
     h("button", { class: "strong" }, "Look"),
-    button("Stop", () => (look.current = null)),
+    stop,
   );
   begin(new FormData(form));
-  return h("div", { "data-key": `contents ${++looks}` }, form, state, found);
+  return [form, state, found];
 }
 
 function waiting(one, form) {
   const bytesOf = fromBase64(one.body);
   return message(
-    `${one.message} · ${moment(one.time_ms * 1e3)} · ${one.is_quota_marker ? "quota marker" : bytes(bytesOf.length)}`,
+    `${one.message} · ${moment(one.time_ms * 1e3)} UTC · ${one.is_quota_marker ? "quota marker" : bytes(bytesOf.length)}`,
     body(bytesOf, form),
     download(() => bytesOf, `message-${one.message}`),
   );

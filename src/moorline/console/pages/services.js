@@ -25,7 +25,7 @@ async function list({ list }, skip) {
         { title: "state", value: states },
         { title: "queues", isNumber: true, value: (one) => count(one.count) },
         { title: "digest", value: (one) => short(one.hash) },
-        { title: "made", value: (one) => moment(one.created_s * 1e6) },
+        { title: "made (UTC)", value: (one) => moment(one.created_s * 1e6) },
       ],
       page.services,
       "none yet: a client with a certificate that opens a service makes one",
@@ -38,9 +38,9 @@ function verdict(found, isKept) {
   if (!isKept) return h("p", { class: "verdict bad" }, "The digest that the node keeps is not that of its own associations: mend it.");
   if (!found.told_us) return h("p", { class: "verdict" }, "The service has not told its digest to this node since the node began: it compares when it connects.");
   const isEqual = found.told_count === found.answered_count && found.told_hash === found.answered_hash;
-  if (isEqual) return h("p", { class: "verdict good" }, `Both sides meant the same ${many(found.told_count, "queue")} when they compared at ${moment(found.told_us)}.`);
+  if (isEqual) return h("p", { class: "verdict good" }, `Both sides meant the same ${many(found.told_count, "queue")} when they compared at ${moment(found.told_us)} UTC.`);
   const differ = "when the service compared at";
-  return h("p", { class: "verdict warn" }, `The two sides differed ${differ} ${moment(found.told_us)}. The service repairs that by itself; “Compare and repair” asks it to prove it now.`);
+  return h("p", { class: "verdict warn" }, `The two sides differed ${differ} ${moment(found.told_us)} UTC. The service repairs that by itself; “Compare and repair” asks it to prove it now.`);
 }
 
 // What came of the last agreement that was asked for here, by service: it stays until another one.
@@ -64,7 +64,7 @@ function outcome(found) {
   return [
     h("h2", {}, "What the repair took"),
     facts([
-      ["at", found.at],
+      ["at (UTC)", found.at],
       ["bytes sent", bytes(found.bytes_sent)],
       ["bytes received", bytes(found.bytes_received)],
       ["rounds", count(found.rounds)],
@@ -99,7 +99,7 @@ async function one(page, service) {
   };
   const told = found.told_us
     ? [
-        [`the service's own list, as it said at ${moment(found.told_us)}`, found.told_count, found.told_hash],
+        [`the service's own list, as it said at ${moment(found.told_us)} UTC`, found.told_count, found.told_hash],
         ["the node's, at that moment", found.answered_count, found.answered_hash],
       ]
     : [];
