@@ -97,7 +97,7 @@ class Archiving:
         for file in Archive(str(self._where)).live():
             stream = file.stream
             table = pq.ParquetFile(self._where / file.path).read(columns=["offset", "key", "value"])
-            for row in table.to_pylist():
+            for row in table.sort_by("offset").to_pylist():
                 key = (row["key"] or b"").decode()
                 name = name_of(row["value"])
                 rows.append(

@@ -245,9 +245,9 @@ TOPICS_WITH_LIST_MAX = 16_384
 TOPICS_LISTED_BYTES_MAX = MIB
 """The same in bytes of their names: a reader of one topic reads all of them."""
 
-PICK_SHARE_MAX = 1 / 32
-"""Of the messages of a stream. To pick one costs as much as to read some twenty of those that follow each
-other: above it, everything is read."""
+PICK_SHARE_MAX = 1 / 8
+"""Of the messages of a stream. To pick one of a hundred costs as much as to read fifteen that follow each
+other, and one of five as much as five: above it, everything is read."""
 
 COUNTED_STREAMS_MAX = 64
 """Streams whose lists one call looks at for how many messages may match: each is up to a MiB of names, and
@@ -263,8 +263,8 @@ PICK_MESSAGES_MAX = 4_096
 """That a reader picks at once, and so looks up in the dense index."""
 
 PICK_ELSEWHERE_MESSAGES_MIN = 4_096
-"""Messages that a sealed stream of another node has yet, from where that node is asked for what matches; of
-fewer the blocks are read, a few that all readers of a node share."""
+"""Messages that a stream of another node has yet, from where that node is asked for what matches; of fewer
+the blocks are read, a few that all readers of a node share."""
 
 PICK_TABLES_BYTES_MAX = 32 * MIB
 """Of offsets that may match, which a node remembers for readers that go on in a sealed stream."""

@@ -127,12 +127,11 @@ class StreamDirectory:
         return with_hidden(block, answer.hidden)
 
     def may_pick(self, stream: Stream, offset: int) -> bool:
-        """Whether another node is asked for what matches: it has lists of sealed streams, and what is shared
-        by all readers costs less near the end of one."""
-        for extent in self.extents(stream.shard):
-            if extent.stream == stream:
-                return extent.sealed and extent.end - offset >= PICK_ELSEWHERE_MESSAGES_MIN
-        return False
+        """Whether another node is asked for what matches: near the end of a stream, the blocks that all
+        readers here share cost less."""
+        extents = reversed(self.extents(stream.shard))
+        end = next((extent.end for extent in extents if extent.stream == stream), offset)
+        return end - offset >= PICK_ELSEWHERE_MESSAGES_MIN
 
     async def pick(self, stream: Stream, offset: int, wish: Wish) -> Picked | Gap | None:
         """What may match behind an offset of another node's stream: that node looks, and says no more."""
