@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
@@ -34,6 +34,8 @@ SENT = 100
 """Within the quota of a queue."""
 WITHIN_S = 60
 SETTINGS = PATIENT | {"groups.commit_ms": 20}
+KEEPALIVE_MS = 1_500
+"""Where a node hangs: two of them without a sign, and its clients go elsewhere."""
 WINDOW = 256
 
 
@@ -70,6 +72,8 @@ class Program:
 class Trial:
     """Three nodes behind proxies, and whoever publishes."""
 
+    settings: Mapping[str, object] = SETTINGS
+
     def __init__(self, nodes: Nodes, proxies: dict[str, LinkProxy]) -> None:
         self.nodes = nodes
         self.proxies = proxies
@@ -81,7 +85,7 @@ class Trial:
         return [f"tcp://127.0.0.1:{proxy.port}" for proxy in self.proxies.values()]
 
     async def start(self, *names: str) -> None:
-        await self.nodes.start(*names, settings=SETTINGS)
+        await self.nodes.start(*names, settings=self.settings)
         for name in names:
             self.proxies[name].target = int(self.nodes[name].address.rpartition(":")[2])
 
@@ -100,6 +104,9 @@ class Trial:
                 self.losses += 1  # whoever could be elsewhere was sent there
             case "move":
                 await self.move(name, "c")
+            case "hang":
+                await self.stop_for_a_while(name, 3 * KEEPALIVE_MS / 1_000)
+                self.losses += 1
             case _:
                 await self.stop_for_a_while(name, 1.0)
 
@@ -133,10 +140,12 @@ class Trial:
 
 
 @pytest.fixture
-async def trial(nodes: Nodes) -> AsyncIterator[Trial]:
+async def trial(nodes: Nodes, faults: "Faults") -> AsyncIterator[Trial]:
     async with contextlib.AsyncExitStack() as stack:
         proxies = {name: await stack.enter_async_context(LinkProxy()) for name in NAMES}
         made = Trial(nodes, proxies)
+        if faults == HUNG:
+            made.settings = SETTINGS | {"keepalive_ms": KEEPALIVE_MS}
         await made.start(*NAMES)
         yield made
 
@@ -175,12 +184,17 @@ ROLLING: Faults = tuple((step, name) for name in NAMES for step in ("drain", "re
 """As an upgrade of a cluster: one node after the other, while everything is published and read."""
 MOVED: Faults = (("move", "a"), ("restart", "a"), ("kill", "c"))
 """The home of the queue, at which everything is published too; then both nodes that had it."""
+HUNG: Faults = (("hang", "a"), ("hang", "b"), ("hang", "a"))
+"""Nodes that say nothing for so long that whoever is there goes elsewhere, and then go on."""
 
 
 @pytest.mark.parametrize(
     "faults",
-    [FEW, *(pytest.param(faults, marks=pytest.mark.long) for faults in (ALL, MOVED, ROLLING))],
-    ids=["few", "all", "moved", "rolling"],
+    [
+        FEW,
+        *(pytest.param(faults, marks=pytest.mark.long) for faults in (ALL, MOVED, ROLLING, HUNG)),
+    ],
+    ids=["few", "all", "moved", "rolling", "hung"],
 )
 async def test_every_kind_of_subscription_goes_on_through_faults(
     trial: Trial, programs: Starter, faults: Faults

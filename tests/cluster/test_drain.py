@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 import urllib.error
 import urllib.request
 from collections import Counter
@@ -125,6 +126,26 @@ async def test_a_drain_is_undone_and_asked_for_at_any_node(nodes: Nodes) -> None
     unknown = await asyncio.to_thread(run_moor, "drain", "mist", f"--address={b.address}")
     assert unknown.returncode != 0
     assert "there is no home 'mist'" in unknown.stderr
+
+
+async def test_clients_go_no_faster_than_is_wanted(nodes: Nodes) -> None:
+    """Time is a bound from below here: a machine that is busy only takes longer."""
+    a, b = await nodes.start("a", "b")
+    per_s, count = 2, 8
+    clients = [await moorline.connect([a.address, b.address]) for _ in range(count)]
+    async with moorline.connect(a.address, reconnect=False) as operator:
+        began_s = time.monotonic()
+        await operator.cluster.drain("a", per_s=per_s)
+
+        async def are_gone() -> bool:
+            return not (await operator.cluster.drain("a", is_look=True)).clients
+
+        await until(are_gone, what="all are sent away")
+        # What a second allows may be saved up, and the first one goes at once.
+        assert time.monotonic() - began_s >= (count - per_s - 1) / per_s
+    for client in clients:
+        assert (await client.describe()).home == "b"
+        await client.close()
 
 
 async def test_who_watches_a_drain_does_not_begin_another(nodes: Nodes) -> None:

@@ -97,6 +97,7 @@ async def test_who_sends_meanwhile_hears_what_became_of_each_message(nodes: Node
         assert set(got) <= stored | unknown
 
 
+@pytest.mark.long
 async def test_a_home_goes_back_and_forth_and_on(nodes: Nodes) -> None:
     a, b = await nodes.start("a", "b", settings=PATIENT)
     async with moorline.connect(a.address, reconnect=False) as here:
@@ -115,7 +116,16 @@ async def test_a_home_goes_back_and_forth_and_on(nodes: Nodes) -> None:
     assert [one.name for one in (await homes(a)).values() if one.moves] == ["a"]
 
 
-@pytest.mark.parametrize("killed", ["source copies", "target copies", "taken", "taken by"])
+@pytest.mark.parametrize(
+    "killed",
+    [
+        "taken",
+        *(
+            pytest.param(one, marks=pytest.mark.long)
+            for one in ("source copies", "target copies", "taken by")
+        ),
+    ],
+)
 async def test_whoever_is_killed_the_move_comes_to_its_end(nodes: Nodes, killed: str) -> None:
     a, b = await nodes.start("a", "b", settings=PATIENT)
     async with moorline.connect(a.address, reconnect=False) as here:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,24 @@ async def test_a_clock_that_is_wrong_is_seen_by_how_much(
         (node,) = await client.nodes()
         assert node.clock_ahead_ms is not None
         assert abs(node.clock_ahead_ms - 90_000) < 2_000
+
+
+async def test_clocks_that_are_apart_are_seen_at_any_node(
+    nodes: Nodes, dsn: str, tmp_path: Path, wall_clock: WallClock
+) -> None:
+    (b,) = await nodes.start("b")
+    wall_clock.jump_ns = 90 * 10**9
+    async with AsyncExitStack() as stack:
+        await started(configured(dsn, tmp_path, {}), stack)
+
+        async def are_apart() -> bool:
+            seen = json.loads(await moor(b, "cluster", "status", "--json"))
+            return bool(85_000 < (seen["clocks_apart_ms"] or 0) < 200_000)
+
+        await until(are_apart)
+        shown = await moor(b, "cluster", "status")
+        assert re.search(r"clocks apart by (8[5-9]|9\d|1\d\d)\d{3} ms", shown), shown
+        await until(lambda: 85 < metric(b, "cluster_clocks_apart_seconds") < 200)
 
 
 async def test_nodes_are_told_by_the_page_and_only_to_those_who_may_see_them(

@@ -1,5 +1,6 @@
 """Publishing and plain subscriptions, with one real node: starts, what is retained, what is refused."""
 
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -11,6 +12,7 @@ import moorline
 from moorline.client.moor import Moor
 from moorline.client.topic import Batch
 from moorline.core.frames.frame import TOMBSTONE
+from moorline.limits import PUBLISH_BATCH_BYTES, PUBLISH_BATCHES_AT_ONCE
 from moorline.wire.topic import AckMessages, GiveBack, Record, RejectMessage
 
 pytestmark = pytest.mark.process
@@ -54,6 +56,34 @@ async def test_what_is_published_comes_as_it_was(moor: Moor, name: str) -> None:
     assert abs(first.time - datetime.now(UTC)) < timedelta(minutes=1)
     assert first.deliveries == 1
     assert not first.is_retained
+
+
+BODY = b"x" * (PUBLISH_BATCH_BYTES // 16)
+AT_ONCE = 16 * PUBLISH_BATCHES_AT_ONCE
+"""Of these, as many as may be in memory."""
+
+
+async def test_records_come_from_any_iterable_and_few_of_them_are_in_memory(
+    moor: Moor, name: str
+) -> None:
+    count, looks = 3 * AT_ONCE, 0
+
+    async def stored() -> int:
+        return sum(found for _, found in await moor.topics(name))
+
+    async def slowly() -> AsyncIterator[Record]:
+        nonlocal looks
+        for number in range(count):
+            if number % (AT_ONCE // 2) == 0:
+                looks += 1
+                assert await stored() >= number - AT_ONCE
+            yield moorline.record(name, BODY)
+
+    assert sum(one.stored for one in await moor.publish_all(slowly())) == count
+    assert (looks, await stored()) == (6, count)
+    lazy = (moorline.record(name, b"%d" % number) for number in range(count))
+    assert sum(one.stored for one in await moor.publish_all(lazy)) == count
+    assert await stored() == 2 * count
 
 
 async def test_a_tombstone_is_not_an_empty_message(moor: Moor, name: str) -> None:
