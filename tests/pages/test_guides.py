@@ -5,12 +5,13 @@ import re
 import subprocess
 import tomllib
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 from tests.console.nginx import Nginx
 from tests.console.nginx import why_not as why_no_nginx
 from tests.pages.following import POSTGRES, ROOT, Reader, needs
-from tests.pages.reading import Command, File
+from tests.pages.reading import Command, File, Output
 from tests.process.nodes import NodeProcess, clean_environment
 from websockets.sync.client import connect
 
@@ -43,17 +44,25 @@ def test_records(tmp_path: Path) -> None:
         )
         table = "create table experiments (id bigint primary key, workspace_id int, state text)"
         reader.do(Command(f'psql -q "$DSN" -c "{table}"', []))
-        rows = "(17, 3, 'NEW'), (18, 1, 'NEW')"
+        rows = "(17, 1, 'NEW'), (18, 3, 'NEW')"
         reader.do(Command(f'psql -q "$DSN" -c "insert into experiments values {rows}"', []))
         reader.follow(DOCS / "records.md", is_guide=True)
         assert "export" in (tmp_path / "clone" / "experiments.ts").read_text()
-        (asked,) = blocks((DOCS / "records.md").read_text(encoding="utf-8"), "json")
+        text = (DOCS / "records.md").read_text(encoding="utf-8")
+        (asked,) = blocks(text, "json")
         with connect(f"ws://127.0.0.1:{reader.port(7412)}/records") as socket:
             socket.send(asked)
             heard: list[str] = []
             while "sync_end" not in heard:
                 heard += [one["type"] for one in json.loads(socket.recv(20))]
         assert heard == ["sync_start", "record", "sync_end"]
+        program = next(block for block in blocks(text, "python") if "moor.records(" in block)
+        head = "import asyncio\n\nimport moorline\n\n\nasync def main() -> None:\n"
+        reader.do(File("held.py", head + indent(program, "    ") + "\n\nasyncio.run(main())\n"))
+        reader.do(Command("python held.py", ["1 NEW"], "NEW"))
+        reader.do(Command("""psql -q "$DSN" -c "update experiments set state = 'DONE'" """, []))
+        reader.do(Output("held.py", ["record …17…DONE…"]))
+        reader.stop("held.py")
         reader.do(Command("moor records remove experiments --yes", []))
 
 

@@ -75,6 +75,15 @@ async def test_a_cluster(tmp_path: Path, postgres: EmbeddedPostgres) -> None:
         reader.follow(HOW_TO / "cluster.md")
 
 
+async def test_a_cluster_that_is_restored(tmp_path: Path, postgres: EmbeddedPostgres) -> None:
+    with Reader(tmp_path / "clone") as reader:
+        for name in ("catalog.address", "fresh.address"):
+            address = tmp_path / "clone" / name
+            address.write_text(await empty_database(postgres))
+            address.chmod(0o600)
+        reader.follow(HOW_TO / "restore-a-cluster.md")
+
+
 def test_kerberos(tmp_path: Path) -> None:
     if why := missing():
         pytest.skip(why)

@@ -38,6 +38,11 @@ def test_the_jobs_of_the_guide(tmp_path: Path) -> None:
     page = ROOT / "docs" / "spark.md"
     (ids,) = re.findall(r"^```python\n(billing = .*?)^```", page.read_text(), re.M | re.S)
     begin = "import moorline.spark\n\nspark = moorline.spark.session()\n"
+    kept = [
+        block
+        for block in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S)
+        if "import archived" in block or "import materialized" in block
+    ]
     at = ids.replace(".load()", '.option("address", "tcp://127.0.0.1:7411").load()')
     with Reader(tmp_path / "clone", patience_s=SPARK_S) as reader:
         for typed in ("export PATH=$PWD/.venv/bin:$PATH", "python examples/certificates.py"):
@@ -61,6 +66,8 @@ def test_the_jobs_of_the_guide(tmp_path: Path) -> None:
         ):
             reader.do(Command(typed, []))
         reader.follow(page, is_guide=True)
+        reader.do(File("kept.py", begin + "\n".join(kept)))
+        reader.do(Command("python kept.py", []))
         reader.do(
             Command("moor topic list again/orders/eu", ["messages topic", "600 again/orders/eu"])
         )
