@@ -62,8 +62,8 @@ class Plan(msgspec.Struct, frozen=True):
     failures: int
 
 
-FULL = Plan(3, 1.5, 400_000, 3.0, 3)
-QUICK = Plan(1, 0.4, 60_000, 0.5, 1)
+FULL = Plan(3, 1.5, 400_000, 10.0, 3)
+QUICK = Plan(1, 0.4, 60_000, 1.5, 1)
 
 Maker = Callable[[Path], TopicSide]
 Key = tuple[str, str]

@@ -92,9 +92,10 @@ class KernelSyncs:
         self._told = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._events = (_Event * BEGUN_MAX)()
         self._next = 0
-        self._begun: dict[int, tuple[Done, _Control]] = {}
+        self._begun: dict[int, tuple[Done, _Control, Any]] = {}
         self._failed: list[tuple[Done, OSError]] = []
-        self._spare: list[_Control] = []
+        self._spare: list[tuple[_Control, Any]] = []
+        """Each with the list of one in which the kernel takes it."""
 
     @staticmethod
     def of(folder: Path) -> "KernelSyncs | None":
@@ -130,14 +131,17 @@ class KernelSyncs:
             os.eventfd_write(self._told, 1)
 
     def _begin(self, descriptor: int, done: Done) -> None:
-        control = self._spare.pop() if self._spare else _Control()
+        if self._spare:
+            control, pointers = self._spare.pop()
+        else:
+            control = _Control()
+            pointers = (ctypes.POINTER(_Control) * 1)(ctypes.pointer(control))
         control.opcode, control.flags = _FDSYNC, _HAS_RESFD
         control.descriptor, control.result_descriptor = descriptor, self._told
         self._next += 1
         control.data = self._next
-        pointers = (ctypes.POINTER(_Control) * 1)(ctypes.pointer(control))
         self._check(self._call(self._submit, self._context, 1, pointers))
-        self._begun[self._next] = done, control
+        self._begun[self._next] = done, control, pointers
 
     def told(self) -> None:
         """Calls back for all that are done."""
@@ -157,8 +161,8 @@ class KernelSyncs:
         count: int = self._call(self._get, self._context, 0, BEGUN_MAX, self._events, None)
         self._check(count)
         for event in self._events[:count]:
-            done, control = self._begun.pop(event.data)
-            self._spare.append(control)
+            done, control, pointers = self._begun.pop(event.data)
+            self._spare.append((control, pointers))
             number = -event.result
             done(OSError(number, os.strerror(number)) if number else None)
         return count

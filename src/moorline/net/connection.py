@@ -151,17 +151,21 @@ class Connection(asyncio.Protocol):
 
     def push(self, message: Message, size_bytes: int) -> None:
         """Sends what nobody asked for just now: by the frame, so that `writable` stays true to it."""
+        self.gather(message, size_bytes)
+        if self._pending and not self._flush_due:
+            self._flush_due = True
+            self._loop.call_soon(self._flush)
+
+    def gather(self, message: Message, size_bytes: int) -> None:
+        """As `push`, for whoever says `flush_gathered` behind the last of them."""
         self._pending.append(message)
         self._pushed_bytes += size_bytes
         if self._pushed_bytes >= FRAME_BYTES_MAX:
             self._flush()
-        elif not self._flush_due:
-            self._flush_due = True
-            self._loop.call_soon(self._flush)
 
-    def flush_pushed(self) -> None:
-        """Whatever was pushed since it was written last leaves at the end of this turn of the loop."""
-        if self._pushed_bytes:
+    def flush_gathered(self) -> None:
+        """What waits leaves at the end of this turn of the loop, and needs no turn of its own."""
+        if self._pending:
             self._flush()
 
     def send_all(self, messages: Iterable[Message]) -> None:

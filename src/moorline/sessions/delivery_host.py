@@ -199,6 +199,7 @@ class DeliveryHost:
         else:
             now_us = directory.local.clock.expiry_us()
             self._did(self.machine.found(read.feed, found, now_us))
+            self._outlet.end_turn()
 
     async def _found(self, read: ReadBlock) -> Block | Picked | Gap | None:
         stream, directory = read.stream, self._directory

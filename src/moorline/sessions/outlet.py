@@ -81,11 +81,11 @@ class NativeOutlet:
 
     def deliver(self, effect: Deliver) -> None:
         message = Messages(effect.feed, effect.frames, effect.tries, effect.upto)
-        self._session.push(message, len(effect.frames))
+        self._session.gather(message, len(effect.frames))
 
     def end_turn(self) -> None:
         # Not by a turn of its own: of a message that comes alone that is time which its reader waits.
-        self._session.flush_pushed()
+        self._session.flush_gathered()
 
     def tell_lost(self, effect: TellLost) -> None:
         stream = effect.stream

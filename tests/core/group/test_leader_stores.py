@@ -302,11 +302,10 @@ def test_f4_a_group_that_is_deleted_tells_its_members_and_stores_nothing() -> No
     leading.tell(Committed(leading.commits[-1].number))
     leading.after(OPTIONS.commit_ms, "commit")
     leading.report("b1", 1, Cursor(6))
-    leading.tell(Committed(leading.commits[-1].number))
     leading.take(Invalidate)
     effects = leading.tell(End("DELETED"))
     assert {message.borrower for message in leading.take(Invalidate)} == {"b1", "b2"}
-    effects += leading.after(OPTIONS.commit_ms, "commit")
+    effects += leading.tell(Committed(leading.commits[-1].number))
     assert Stopped("DELETED") in effects
     assert len(leading.commits) == before + 2
 
@@ -318,11 +317,32 @@ def test_a_leader_that_stops_stores_what_it_knows_first() -> None:
     first = leading.commits[-1]
     leading.report("b1", 1, Cursor(6))
     assert Stopped("STOPPING") not in leading.tell(End("STOPPING"))
-    leading.tell(Committed(first.number))
-    (last,) = commits(leading.after(OPTIONS.commit_ms, "commit"))
+    (last,) = commits(leading.tell(Committed(first.number)))
     assert last.cursors == ((shard(0), Cursor(6)),)
-    leading.tell(Committed(last.number))
-    assert leading.after(OPTIONS.commit_ms, "commit") == [Stopped("STOPPING")]
+    assert leading.tell(Committed(last.number)) == [Stopped("STOPPING")]
+
+
+def test_a_leader_that_stops_waits_for_no_pause() -> None:
+    leading = led(1, "b1")
+    leading.answers = False
+    leading.report("b1", 1, Cursor(5))
+    leading.tell(Committed(leading.commits[-1].number))
+    assert leading.leader.lending.commits.is_busy, "what is stored is followed by a pause"
+    assert Stopped("STOPPING") in leading.tell(End("STOPPING"))
+
+
+def test_behind_a_failure_a_leader_that_stops_waits() -> None:
+    leading = led(1, "b1")
+    leading.answers = False
+    leading.report("b1", 1, Cursor(5))
+    leading.tell(End("STOPPING"))
+    failed = leading.commits[-1]
+    assert leading.tell(CommitFailed(failed.number)) == [
+        SetTimer("commit", OPTIONS.commit_retry_ms)
+    ]
+    (again,) = commits(leading.after(OPTIONS.commit_retry_ms, "commit"))
+    assert again.cursors == failed.cursors
+    assert leading.tell(Committed(again.number)) == [Stopped("STOPPING")]
 
 
 def test_f20_an_empty_group_idles_out_and_the_next_leader_goes_on_there() -> None:

@@ -2,6 +2,9 @@
 
     idle ──next()──► under way ──answered()──► pausing ──go_on()──► idle
 
+Whoever ends says `hurry`: nothing more will come that a pause could gather. Behind a failure there is one all
+the same, since that commit may still be stored.
+
 Invariants, looked at by `check`:
 
     C1  one commit is under way at most, and none during a pause: two at once might be stored in either order,
@@ -26,6 +29,9 @@ class Commits:
         self._changed: set[Shard] = set()
         self._under_way: Commit | None = None
         self._is_pausing = False
+        self._is_hurried = False
+        self._has_failed = False
+        """The last one that was answered."""
 
     def note(self, shard: Shard) -> None:
         """The progress there has changed."""
@@ -52,13 +58,21 @@ class Commits:
             # Of an earlier one that was given up: it says nothing of this one.
             return []
         wait_ms = self._options.commit_ms
-        if isinstance(answer, CommitFailed):
+        self._has_failed = isinstance(answer, CommitFailed)
+        if self._has_failed:
             # It may be stored all the same. Progress only grows, so to store it again harms nothing.
             self._changed.update(shard for shard, _ in commit.cursors)
             wait_ms = self._options.commit_retry_ms
         self._under_way = None
+        if self._is_hurried and not self._has_failed:
+            return []
         self._is_pausing = True
         return [SetTimer("commit", wait_ms)]
+
+    def hurry(self) -> None:
+        """No pause follows any more, and the one that there is, is over."""
+        self._is_hurried = True
+        self._is_pausing = self._is_pausing and self._has_failed
 
     def go_on(self) -> None:
         """The pause is over."""

@@ -306,6 +306,8 @@ class Leader(Machine[LeaderState]):
         effects: list[Effect] = []
         for view in list(self.borrowers.values()):
             effects += self._expel(view, reason)
+        # Who is to lead next waits for this one.
+        self.lending.commits.hurry()
         self._end_reason = reason
         self.move(LeaderState.ENDING)
         return effects
