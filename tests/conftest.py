@@ -78,8 +78,15 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if left_out & marks else None
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection() -> None:
+    """What is imported and collected stays for the whole run: nothing is won by walking over it again and
+    again, while it grows and later."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
-    """What was imported stays for the whole run: nothing is won by walking over it again and again."""
+    gc.enable()
     gc.collect()
     gc.freeze()
 

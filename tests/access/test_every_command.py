@@ -16,8 +16,6 @@ from tests.access.every_command_table import (
     written,
 )
 
-from moorline.wire.message import Message
-
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 
 FOR_STRANGERS = frozenset(
@@ -100,9 +98,9 @@ def test_no_command_is_a_mistake_of_ours(table: Table) -> None:
     assert not [label for label, cells in table.items() if "`INTERNAL`" in cells.values()]
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_every_command_is_in_the_table(table: Table, kind: type[Message]) -> None:
-    assert set(table[f"`{kind.__name__}`"]) == set(CALLERS)
+def test_every_command_is_in_the_table(table: Table) -> None:
+    names = [f"`{kind.__name__}`" for kind in KINDS]
+    assert [name for name in names if set(table.get(name, ())) != set(CALLERS)] == []
 
 
 def test_the_document_is_linked() -> None:

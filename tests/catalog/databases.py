@@ -16,6 +16,7 @@ NUMBERS = itertools.count(1)
 @asynccontextmanager
 async def shared_postgres(folder: Path) -> AsyncIterator[EmbeddedPostgres]:
     async with EmbeddedPostgres(folder) as postgres:
+        await _leave_alone(postgres)
         async with Catalog.open(await _database(postgres, TABLES)):
             pass
         yield postgres
@@ -29,6 +30,16 @@ async def empty_database(postgres: EmbeddedPostgres) -> str:
 async def new_database(postgres: EmbeddedPostgres) -> str:
     """The address of one with tables and nothing in them, copied from the first."""
     return await _database(postgres, f"test_{next(NUMBERS)}", template=TABLES)
+
+
+async def _leave_alone(postgres: EmbeddedPostgres) -> None:
+    """Postgres would look into hundreds of databases of tests that are over, several times a second."""
+    connection = await asyncpg.connect(postgres.dsn)
+    try:
+        await connection.execute("alter system set autovacuum_naptime = '1h'")
+        await connection.execute("select pg_reload_conf()")
+    finally:
+        await connection.close()
 
 
 async def _database(postgres: EmbeddedPostgres, name: str, template: str = "template1") -> str:

@@ -33,6 +33,8 @@ async def test_first_start_and_stop(folder: Path) -> None:
         assert await ask(postgres, "show server_encoding") == "UTF8"
         assert await ask(postgres, "show listen_addresses") == ""
         assert await ask(postgres, "show fsync") == "on"
+        readers = "select count(*) from pg_stat_activity where backend_type = 'io worker'"
+        assert await ask(postgres, readers) == 0
         run = folder.parent / "run"
         assert stat.S_IMODE(run.stat().st_mode) == 0o700
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700

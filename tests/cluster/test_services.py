@@ -22,6 +22,8 @@ pytestmark = pytest.mark.process
 
 WITHIN_S = 60
 NAMES = ("a", "b", "c")
+SETTINGS = {"queues.sync": "process", "keepalive_ms": 5_000}
+"""One that is frozen is noticed by its silence: a third of the default."""
 
 
 @pytest.fixture(scope="session")
@@ -46,7 +48,7 @@ class Spanning:
         )
 
     async def start(self, *names: str) -> None:
-        await self.nodes.start(*names, flags=self.flags, settings={"queues.sync": "process"})
+        await self.nodes.start(*names, flags=self.flags, settings=SETTINGS)
 
     def connect(self, name: str) -> Connecting:
         return self._certificates.connect(tls_of(self.nodes[name]), "service")

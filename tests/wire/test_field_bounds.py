@@ -75,10 +75,10 @@ def unbounded(found: Any, path: str, above: tuple[type, ...] = ()) -> Iterator[s
             yield f"{path}: nobody knows how long {found} may be"
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_every_field_of_a_message_has_a_bound(kind: type) -> None:
+def test_every_field_of_a_message_has_a_bound() -> None:
     """A32."""
-    assert list(unbounded(inspect.type_info(kind), kind.__name__)) == []
+    found = [path for kind in KINDS for path in unbounded(inspect.type_info(kind), kind.__name__)]
+    assert found == []
 
 
 @pytest.mark.parametrize("name", INSIDE)
@@ -243,14 +243,26 @@ def _placed(
             )
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_each_field_at_its_bound_is_taken_and_one_above_is_not(kind: type) -> None:
+def test_each_field_at_its_bound_is_taken_and_one_above_is_not() -> None:
     """A32: every text, bytes, list and map, wherever it is in a message."""
+    refused, taken, looked_at = [], [], 0
+    for kind in KINDS:
+        for path, bound, make in stretched(inspect.type_info(kind), kind.__name__):
+            looked_at += 1
+            payload = msgspec.msgpack.encode([make(bound)])
+            # A field that may fill a frame has the frame for its bound.
+            if len(payload) <= FRAME_BYTES_MAX and not is_taken(kind, payload):
+                refused.append(path)
+            if is_taken(kind, msgspec.msgpack.encode([make(bound + 1)])):
+                taken.append(path)
+    assert refused == []
+    assert taken == []
+    assert looked_at > len(KINDS)
+
+
+def is_taken(kind: type, payload: bytes) -> bool:
     decoder = node_decoder if kind in get_args(HeardByNode) else client_decoder
-    for path, bound, make in stretched(inspect.type_info(kind), kind.__name__):
-        payload = msgspec.msgpack.encode([make(bound)])
-        # A field that may fill a frame has the frame for its bound.
-        if len(payload) <= FRAME_BYTES_MAX:
-            assert len(decoder.decode(memoryview(payload))) == 1, path
-        with pytest.raises(Malformed):
-            decoder.decode(memoryview(msgspec.msgpack.encode([make(bound + 1)])))
+    try:
+        return len(decoder.decode(memoryview(payload))) == 1
+    except Malformed:
+        return False

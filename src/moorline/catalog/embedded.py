@@ -52,6 +52,8 @@ SETTINGS = {
     "max_connections": "100",
     # The catalog's statements are short: compiling them costs more than it saves.
     "jit": "off",
+    # It is small and in memory: three processes that read ahead have nothing to do.
+    "io_method": "sync",
     # Its log stays below what it keeps anyway (80 MB) and the node's reserve of disk: on a disk that is
     # nearly full, members of groups can go on acknowledging.
     "max_wal_size": "128MB",
