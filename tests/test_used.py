@@ -4,6 +4,7 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -29,7 +30,12 @@ def words(folder: str) -> Iterator[str]:
             yield from re.findall(r"\w+", path.read_text(encoding="utf-8"))
 
 
-def defined() -> Iterator[tuple[Path, str]]:
+@cache
+def defined() -> list[tuple[Path, str]]:
+    return list(_defined())
+
+
+def _defined() -> Iterator[tuple[Path, str]]:
     for path in sorted(SOURCE.rglob("*.py")):
         if path.is_relative_to(SOURCE / "testing"):
             continue  # for tests of users

@@ -3,6 +3,7 @@
 import ast
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "moorline"
@@ -31,9 +32,13 @@ ONE_OF_A_NAME = ("Handler", "Gap", "Cursor", "Shard", "Position", "Reach", "Wind
 """Names of subjects: whoever searches for one finds one."""
 
 
-def trees() -> Iterator[tuple[Path, ast.Module]]:
-    for path in sorted(SOURCE.rglob("*.py")):
-        yield path, ast.parse(path.read_text(encoding="utf-8"))
+@cache
+def names() -> list[tuple[Path, list[str]]]:
+    """Of each module."""
+    return [
+        (path, list(named(ast.parse(path.read_text(encoding="utf-8")))))
+        for path in sorted(SOURCE.rglob("*.py"))
+    ]
 
 
 def named(tree: ast.Module) -> Iterator[str]:
@@ -51,8 +56,8 @@ def named(tree: ast.Module) -> Iterator[str]:
 def test_words_that_were_given_up_do_not_come_back() -> None:
     back = [
         f"{path.relative_to(SOURCE)}: {name}: {GIVEN_UP[name]}"
-        for path, tree in trees()
-        for name in named(tree)
+        for path, found in names()
+        for name in found
         if name in GIVEN_UP
     ]
     assert not back, "\n".join(back)
@@ -63,14 +68,14 @@ def test_no_module_has_a_name_that_was_given_up() -> None:
     assert not back, "\n".join(back)
     assumed = [
         f"{path.relative_to(SOURCE)}: as {name}"
-        for path, tree in trees()
-        for name in named(tree)
+        for path, found in names()
+        for name in found
         if name in MODULES_GIVEN_UP
     ]
     assert not assumed, "\n".join(assumed)
 
 
 def test_one_name_is_one_thing() -> None:
-    found = Counter(name for _, tree in trees() for name in set(named(tree)))
+    found = Counter(name for _, several in names() for name in set(several))
     twice = {name: found[name] for name in ONE_OF_A_NAME if found[name] > 1}
     assert not twice, f"{twice}: whoever searches for one finds several"

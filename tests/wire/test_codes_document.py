@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from moorline.errors import CallFailed
@@ -23,7 +24,12 @@ def documented(word: str) -> set[str]:
     }
 
 
-def said() -> Iterator[tuple[str, str]]:
+@cache
+def said() -> frozenset[tuple[str, str]]:
+    return frozenset(_said())
+
+
+def _said() -> Iterator[tuple[str, str]]:
     """The first code in each call of a name, as it is written in the code."""
     source = ROOT / "src/moorline"
     for file in source.rglob("*.py"):
