@@ -28,6 +28,25 @@ def busy() -> float:
 
 
 @pytest.mark.slow
+def test_a_start_does_not_look_at_what_was_imported() -> None:
+    walked: list[int] = []
+
+    def began(phase: str, _info: dict[str, int]) -> None:
+        if phase == "start":
+            walked.append(len(gc.get_objects()))
+
+    alive = [[number] for number in range(20_000)]
+    gc.callbacks.append(began)
+    try:
+        with Garbage().kept_small():
+            pass
+    finally:
+        gc.callbacks.remove(began)
+    assert walked
+    assert max(walked) < len(alive) // 2
+
+
+@pytest.mark.slow
 def test_what_lives_long_is_walked_over_once() -> None:
     """Of ever more objects that live, no collection walks over more than a few rounds of new ones."""
     walked: list[int] = []

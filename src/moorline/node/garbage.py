@@ -57,7 +57,8 @@ class Garbage:
     def kept_small(self) -> Iterator["Garbage"]:
         """Until the end of the block; then all is as Python has it."""
         thresholds = gc.get_threshold()
-        self.look_at_all()
+        # As it is: what was imported stays, and to look at it first would hold up each start of a node.
+        self._set_apart()
         # Not Python's 10: two rounds of what is new are a slice, together with what is kept.
         gc.set_threshold(*thresholds[:2], GARBAGE_ROUNDS)
         gc.callbacks.append(self._collected)
@@ -100,12 +101,15 @@ class Garbage:
         """Holds the interpreter for some 0.2 µs for each object; how many were garbage."""
         gc.unfreeze()
         found = gc.collect()
+        self._set_apart()
+        return found
+
+    def _set_apart(self) -> None:
         gc.freeze()
         # Of nothing: Python waits for a quarter of what the last one left, and that was all there is.
         gc.collect()
         self.apart = self._due_ms = 0
         self._kept, self._count_from = gc.get_freeze_count(), GARBAGE_APART_MAX
-        return found
 
     def _collected(self, phase: Literal["start", "stop"], info: dict[str, int]) -> None:
         """In whatever thread it was that made an object too many, at the end of a collection."""
