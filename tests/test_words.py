@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-SOURCE = Path(__file__).parents[1] / "src" / "moorline"
+from tests.sources import SOURCE, trees_with
 
 GIVEN_UP = {
     "Place": "Cursor for a reader's position, else what it is: ArchiveLocation, MessagePosition, ScanSlot",
@@ -34,11 +34,10 @@ ONE_OF_A_NAME = ("Handler", "Gap", "Cursor", "Shard", "Position", "Reach", "Wind
 
 @cache
 def names() -> list[tuple[Path, list[str]]]:
-    """Of each module."""
-    return [
-        (path, list(named(ast.parse(path.read_text(encoding="utf-8")))))
-        for path in sorted(SOURCE.rglob("*.py"))
-    ]
+    """Of each module that may have one of those which are looked for."""
+    words = "|".join((*GIVEN_UP, *MODULES_GIVEN_UP, *ONE_OF_A_NAME))
+    pattern = rf"^\s*class ({words})\b|\bas ({words})\b|^\s*({words}) = "
+    return [(path, list(named(tree))) for path, tree in trees_with(pattern)]
 
 
 def named(tree: ast.Module) -> Iterator[str]:

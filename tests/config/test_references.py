@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.process.nodes import NodeProcess
+from tests.sources import trees_with
 
 from moorline import limits
 from moorline.cli import reference
@@ -79,8 +80,7 @@ def test_the_reason_below_several_limits_is_that_of_all() -> None:
 def metrics_in_code() -> dict[str, Path]:
     """Every name that is given to `Metrics` where it stands in the code, whatever a node is set to."""
     found: dict[str, Path] = {}
-    for file in Path(limits.__file__).parents[1].rglob("*.py"):
-        tree = ast.parse(file.read_text(encoding="utf-8"))
+    for file, tree in trees_with(rf": Metrics\b|\.({'|'.join(WATCHING)})\("):
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in WATCHING:
                 found.update((name, file) for name in _texts(node.args[:1]))
@@ -117,8 +117,8 @@ def test_a_command_ends_with_no_number_that_has_no_row() -> None:
     known = {0, *map(int, re.findall(r"^\| (\d+) \|", EXIT_CODES.read_text(), re.MULTILINE))}
     written = {
         one.value
-        for file in Path(limits.__file__).parents[1].rglob("*.py")
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        for _, tree in trees_with(r"[Ee]xit\(")
+        for node in ast.walk(tree)
         if isinstance(node, ast.Call)
         and getattr(node.func, "attr", getattr(node.func, "id", "")) in {"Exit", "exit", "_exit"}
         for one in node.args

@@ -104,6 +104,7 @@ def test_what_a_page_says_wrongly_is_found(tmp_path: Path) -> None:
         reader.do(Command(".venv/bin/moor --version", ["moor …"]))
 
 
+@pytest.mark.process
 def test_a_page_that_fails_leaves_nobody_running(tmp_path: Path) -> None:
     folder = tmp_path / "clone"
 

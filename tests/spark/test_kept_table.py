@@ -57,6 +57,8 @@ def test_its_state_and_files_are_as_they_were_written(where: Path) -> None:
     assert found == ROWS
 
 
+@pytest.mark.slow
+@pytest.mark.process
 def test_spark_reads_it(where: Path, spark: SparkSession) -> None:
     rows = materialized(spark, str(where)).collect()
     assert {tuple(json.loads(one.key)): (one.seq, json.loads(one.row)) for one in rows} == ROWS

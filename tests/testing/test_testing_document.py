@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
 LINE = "self._file.sync()"
@@ -39,6 +41,7 @@ def summary(text: str) -> str:
     return text.strip().splitlines()[-1].partition(" in ")[0]
 
 
+@pytest.mark.slow
 def test_the_example_passes_and_finds_the_line_that_is_missing(tmp_path: Path) -> None:
     said = [
         summary(block)

@@ -192,10 +192,12 @@ async def test_a_token_from_before_counts_where_no_resolver_says_anything(
     await values.server.change_rights(Row("/else", LOOPBACK, denies=SUBSCRIBE))
     await until(lambda: publisher.tokens.is_doubtful(*signed(found)), "it is told")
     monkeypatch.setattr("moorline.client.values.sessions.DOUBTED_MS_MAX", 50)
-    for session in values.server._listeners.sessions:
-        assert session._transport is not None
-        session._transport.pause_reading()
+    held = [session._transport for session in values.server._listeners.sessions]
+    for transport in held:
+        assert transport is not None
+        transport.pause_reading()
     (at,) = found.publishers
     assert (await shown("/r/x", at.grant, at.address)).value == 1
-    for session in values.server._listeners.sessions:
-        session._transport.resume_reading()  # or the publisher's last word waits for an answer
+    for transport in held:
+        assert transport is not None
+        transport.resume_reading()  # or the publisher's last word waits for an answer

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from tests.sources import SOURCE, trees_with
+
 from moorline.errors import CallFailed
 
 ROOT = Path(__file__).parents[2]
@@ -31,11 +33,10 @@ def said() -> frozenset[tuple[str, str]]:
 
 def _said() -> Iterator[tuple[str, str]]:
     """The first code in each call of a name, as it is written in the code."""
-    source = ROOT / "src/moorline"
-    for file in source.rglob("*.py"):
-        if str(file.relative_to(source)).startswith(OTHER_PROTOCOLS):
+    for file, tree in trees_with(r"\b(Failed|close)\("):
+        if str(file.relative_to(SOURCE)).startswith(OTHER_PROTOCOLS):
             continue
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree):
             if isinstance(node, ast.Call):
                 name = getattr(node.func, "id", getattr(node.func, "attr", ""))
                 for given in node.args[:2]:
