@@ -218,7 +218,7 @@ async def test_every_view_is_drawn_on_a_narrow_screen_without_running_over(shown
         ):
             await view(tab, name, "document.querySelector('main h1') !== null")
             assert "A mistake in this page" not in await tab.run(TEXT)
-            assert await tab.run("document.documentElement.scrollWidth <= innerWidth"), (
+            assert await tab.run(f"document.documentElement.scrollWidth <= {width}"), (
                 name,
                 width,
             )

@@ -13,7 +13,7 @@ async function publishers(link, path) {
       { title: "address", isName: true, value: (row) => row.address },
       { title: "principal", isName: true, value: (row) => row.principal },
       { title: "priority", isNumber: true, value: (row) => row.priority },
-      { title: "roles", value: (row) => row.roles.join(", ") },
+      { title: "roles", value: (row) => row.roles.join(", ") || "–" },
     ],
     one.publishers.map(([at]) => found.publishers[at]),
   );
@@ -37,7 +37,7 @@ export const paths = {
     return [
       head("Paths", "The resolver's tree: everything has a path, and who publishes a path is found by it. A value goes straight from its publisher to its subscribers."),
       h("p", { class: "crumbs" }, h("a", { href: "#/paths" }, "all"), crumbs),
-      holders,
+      holders && [h("h2", {}, "Who publishes it"), holders],
       h("h2", {}, "Below"),
       table(
         "Paths below",

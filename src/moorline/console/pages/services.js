@@ -38,7 +38,7 @@ function verdict(found, isKept) {
   if (!isKept) return h("p", { class: "verdict bad" }, "The digest that the node keeps is not that of its own associations: mend it.");
   if (!found.told_us) return h("p", { class: "verdict" }, "The service has not told its digest to this node since the node began: it compares when it connects.");
   const isEqual = found.told_count === found.answered_count && found.told_hash === found.answered_hash;
-  if (isEqual) return h("p", { class: "verdict good" }, `Both sides meant the same ${many(found.told_count, "queue")} when they compared at ${moment(found.told_us)} UTC.`);
+  if (isEqual) return h("p", { class: "verdict good" }, `Both sides meant the same ${many(found.told_count, "queue")} when they compared at ${moment(found.told_us)} UTC.${found.facts.count === found.told_count ? "" : ` Since then queues have come or gone: the node has ${count(found.facts.count)}.`}`);
   const differ = "when the service compared at";
   return h("p", { class: "verdict warn" }, `The two sides differed ${differ} ${moment(found.told_us)} UTC. The service repairs that by itself; “Compare and repair” asks it to prove it now.`);
 }
