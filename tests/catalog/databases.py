@@ -4,10 +4,19 @@ import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Protocol
 
 import asyncpg
 
 from moorline.catalog import Catalog, EmbeddedPostgres
+
+
+class Addressed(Protocol):
+    """A Postgres of any kind."""
+
+    @property
+    def dsn(self) -> str: ...
+
 
 TABLES = "tables"
 NUMBERS = itertools.count(1)
@@ -22,7 +31,7 @@ async def shared_postgres(folder: Path) -> AsyncIterator[EmbeddedPostgres]:
         yield postgres
 
 
-async def empty_database(postgres: EmbeddedPostgres) -> str:
+async def empty_database(postgres: Addressed) -> str:
     """The address of a database that no Moorline has seen."""
     return await _database(postgres, f"test_{next(NUMBERS)}")
 
@@ -42,7 +51,7 @@ async def _leave_alone(postgres: EmbeddedPostgres) -> None:
         await connection.close()
 
 
-async def _database(postgres: EmbeddedPostgres, name: str, template: str = "template1") -> str:
+async def _database(postgres: Addressed, name: str, template: str = "template1") -> str:
     connection = await asyncpg.connect(postgres.dsn)
     try:
         await connection.execute(f"create database {name} template {template}")

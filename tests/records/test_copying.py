@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from moorline.records import copying
 from moorline.records.copying import copied, fields, parts
 from moorline.records.database import Database
 
@@ -47,12 +48,15 @@ async def collected(
     st.lists(st.integers(0, 1 << 20), max_size=20),
     st.integers(1, 5),
     st.integers(1, 50),
+    st.sampled_from((0, 10, copying.LONG_BYTES)),
 )
 def test_rows_come_out_as_they_went_in(
-    rows: list[list[str | None]], cuts: list[int], rows_max: int, bytes_max: int
+    rows: list[list[str | None]], cuts: list[int], rows_max: int, bytes_max: int, long_bytes: int
 ) -> None:
     data = b"".join(b"\t".join(map(escaped, row)) + b"\n" for row in rows)
-    found = asyncio.run(collected(data, cuts, rows_max, bytes_max))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(copying, "LONG_BYTES", long_bytes)
+        found = asyncio.run(collected(data, cuts, rows_max, bytes_max))
     read = [fields(line) for part in found for line in part]
     assert read == [[None if one is None else one.encode() for one in row] for row in rows]
     assert all(len(part) <= rows_max for part in found)

@@ -16,7 +16,7 @@ from moorline.client.records.table import RecordTable
 from moorline.errors import RowTooLarge
 from moorline.limits import RECORD_ROW_BYTES_MAX, RECORD_SOCKET_ROW_BYTES_MAX
 from moorline.records import form as forms
-from moorline.records import table_host
+from moorline.records import log_capture, table_host, table_sql
 
 pytestmark = pytest.mark.process
 
@@ -139,3 +139,52 @@ async def test_whichever_way_it_comes_back_no_set_without_the_row_is_called_equa
             await site.execute(SHRUNK)
             await equal(site, table)
             assert table._drifts == 0
+
+
+async def equal_to(table: RecordTable, row: dict[str, Any]) -> None:
+    await until(lambda: table.is_synced and dict(table.rows) == {1: row})
+
+
+async def test_of_a_row_beyond_all_clients_postgres_sends_what_some_can_have(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So nobody waits while it is read; whatever JSON is in it."""
+    monkeypatch.setattr(table_sql, "RECORD_ROW_BYTES_MAX", 10_000)
+    monkeypatch.setattr(forms.NativeForm, "row_bytes_max", 10_000)
+    sent: list[int] = []
+    read = log_capture.fields
+
+    def reading(line: bytes) -> list[bytes | None]:
+        sent.append(len(line))
+        return read(line)
+
+    monkeypatch.setattr(log_capture, "fields", reading)
+    await site.execute(
+        'create table wide (id bigint primary key, a text, b text, "c:""\'{n}" text, odd json)'
+    )
+    await site.register("wide", owner=None, filters=())
+    odd = "c:\"'{n}"
+    node = await site.node()
+    async with (
+        moorline.connect(str(node.addresses[0])) as moor,
+        moor.records("wide", settings=SOON) as everything,
+        moor.records("wide", columns=["b", odd], settings=SOON) as some,
+        moor.records("wide", columns=["a"], settings=SOON) as longest,
+    ):
+        for attempt in ("live", "again"):
+            insert = "insert into wide values (1, repeat('a', 300000), repeat('b', 6000), $1, $2)"
+            await site.connection.execute(insert, attempt, '["\\u0000", "\\ud800"]')
+            await until(lambda: everything.refusal and longest.refusal, "two refusals")
+            wanted = {"id": 1, "b": "b" * 6_000, odd: attempt}
+            await equal_to(some, wanted)
+            assert isinstance(everything.refusal, RowTooLarge)
+            assert max(sent) < 10_500
+            # One that syncs anew reads it by a scan, and gets the same.
+            async with moor.records("wide", columns=["b", odd], settings=SOON) as new:
+                assert dict(new.rows) == {1: wanted}
+            with pytest.raises(RowTooLarge, match="key 1 "):
+                async with moor.records("wide", settings=SOON):
+                    pass
+            await site.execute("delete from wide")
+            await until(lambda: everything.refusal is longest.refusal is None)
+            await until(lambda: everything.is_synced and not everything.rows and not some.rows)

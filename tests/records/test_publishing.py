@@ -23,6 +23,7 @@ from moorline.errors import (
     NotFound,
     Unsupported,
 )
+from moorline.records import table_sql
 from moorline.records.registration import remove
 from moorline.records.renewal import renew
 
@@ -129,7 +130,13 @@ async def test_a_change_of_many_rows_is_several_batches(site: Site) -> None:
     assert found.kinds["record"] > 3500
 
 
-async def test_a_row_that_fits_no_message_comes_without_its_content(site: Site) -> None:
+@pytest.mark.parametrize("is_cut", [False, True])
+async def test_a_row_that_fits_no_message_comes_without_its_content(
+    site: Site, monkeypatch: pytest.MonkeyPatch, *, is_cut: bool
+) -> None:
+    """Also where it is more than Postgres sends."""
+    if is_cut:
+        monkeypatch.setattr(table_sql, "RECORD_ROW_BYTES_MAX", 1_000)
     address = await published(site)
     await site.execute("update things set note = repeat('x', 300000) where id = 4")
     found = await replay(address, await settled(site))

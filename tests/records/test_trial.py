@@ -13,6 +13,7 @@ from moorline.catalog import EmbeddedPostgres
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(600)]
 
+Capture = Literal["log", "notify"]
 ROUNDS = (
     ("rights", "rights"),
     ("kill one", "rights", "start one"),
@@ -47,13 +48,18 @@ def some_clients(folder: Path) -> list[Client]:
     ],
 )
 async def test_t2_every_copy_is_its_table_and_the_control_misses_rows(
-    postgres: EmbeddedPostgres, tmp_path: Path, seed: int, capture: Literal["log", "notify"]
+    postgres: EmbeddedPostgres, tmp_path: Path, seed: int, capture: Capture
 ) -> None:
     catalog, users = await new_database(postgres), await empty_database(postgres)
+    await check_trial(catalog, users, tmp_path, seed, capture)
+
+
+async def check_trial(catalog: str, users: str, folder: Path, seed: int, capture: Capture) -> None:
+    """8 writers, two nodes that are killed, six clients; the control must miss what they do not."""
     heard: Counter[str] = Counter()
     hows: Counter[str] = Counter()
-    made = Trial(catalog, users, tmp_path, seed, capture)
-    async with made.open(some_clients(tmp_path)) as trial:
+    made = Trial(catalog, users, folder, seed, capture)
+    async with made.open(some_clients(folder)) as trial:
         looking = asyncio.create_task(trial.control.run())
         for faults in ROUNDS:
             await trial.round(*faults)

@@ -40,6 +40,8 @@ class ScannedRow(NamedTuple):
     seq: int
     row: bytes
     """A JSON object of the columns that were asked for."""
+    whole_bytes: int = 0
+    """As of `After`."""
 
 
 class Step(Protocol):

@@ -19,6 +19,7 @@ import asyncpg
 
 from moorline.limits import RECORDS_COPY_BLOCKS_MAX, RECORDS_STATEMENT_MS_MAX
 
+LONG_BYTES = 1 << 20
 _ESCAPE = re.compile(rb"\\(.)", re.DOTALL)
 _ESCAPED = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
 
@@ -66,12 +67,13 @@ async def parts(
     size = 0
     rest: list[bytes] = []
     while (block := await blocks.get()) is not None:
-        *whole, last = bytes(block).split(b"\n")
-        if whole:
+        *whole, last = _split(block)
+        if whole and rest:
             whole[0] = b"".join((*rest, whole[0]))
             rest = []
         # Kept in pieces until its end has come: a long row is put together once.
-        rest.append(last)
+        if last:
+            rest.append(last)
         for line in whole:
             lines.append(line)
             size += len(line)
@@ -80,6 +82,17 @@ async def parts(
                 lines, size = [], 0
     if lines:
         yield lines
+
+
+def _split(block: bytes | bytearray) -> list[bytes]:
+    if len(block) < LONG_BYTES:
+        return bytes(block).split(b"\n")
+    # Most of it is one row, or all: what is copied, is copied once.
+    view, start, found = memoryview(block), 0, []
+    while (end := block.find(b"\n", start)) >= 0:
+        found.append(bytes(view[start:end]))
+        start = end + 1
+    return [*found, bytes(view[start:])]
 
 
 def fields(line: bytes) -> list[bytes | None]:
@@ -93,7 +106,7 @@ def _field(field: bytes) -> bytes | None:
         return None
     if b"\\" not in field:
         return field
-    if b"\\" not in field.replace(b"\\\\", b""):
+    if field.count(b"\\") == 2 * field.count(b"\\\\"):
         # Backslashes alone, as in any JSON: at once, since there may be a hundred million of them.
         return field.replace(b"\\\\", b"\\")
     return _ESCAPE.sub(lambda match: _ESCAPED.get(match[1], match[1]), field)

@@ -53,8 +53,8 @@ class JsonForm:
         return _json.encode(message)
 
     def record(self, table: str, after: After, columns: Sequence[str] | None) -> bytes | None:
-        row = after.row if columns is None else _chosen(after.row, columns)
-        if len(row) > self.row_bytes_max:
+        row = _row(after, columns)
+        if row is None or len(row) > self.row_bytes_max:
             return None
         return _json.encode(Record(table, after.seq, msgspec.Raw(row)))
 
@@ -81,8 +81,8 @@ class MsgpackForm:
         return _msgpack.encode(message)
 
     def record(self, table: str, after: After, columns: Sequence[str] | None) -> bytes | None:
-        row = after.row if columns is None else _chosen(after.row, columns)
-        if len(row) > self.row_bytes_max:
+        row = _row(after, columns)
+        if row is None or len(row) > self.row_bytes_max:
             return None  # before it is read: that of a gigabyte would hold everybody up
         written = _msgpack.encode(Record(table, after.seq, msgspec.Raw(packed(row))))
         # A short number may be nine bytes.
@@ -122,8 +122,13 @@ def packets(form: Form, parts: Iterable[bytes]) -> Iterator[Any]:
         yield form.packet(some)
 
 
-def _chosen(row: bytes, columns: Sequence[str]) -> bytes:
-    found = columns_of(row)
+def _row(after: After, columns: Sequence[str] | None) -> bytes | None:
+    """None of one that is cut, unless all that is wanted of it is there."""
+    if columns is None:
+        return None if after.whole_bytes else after.row
+    found = columns_of(after.row)
+    if after.whole_bytes and not found.keys() >= set(columns):
+        return None
     # One that is not there any more is left out: a change of the schema is on its way to the client.
     return _json.encode({name: msgspec.Raw(found[name]) for name in columns if name in found})
 

@@ -128,16 +128,18 @@ def _deletion(row: list[bytes | None], sql: TableSql) -> Change:
 
 
 def _upsert(row: list[bytes | None], sql: TableSql) -> Change:
-    """Key, scopes, seq, whether it is and was meant, the seq and scopes before, and the row itself."""
+    """Key, scopes, seq, whether it is and was meant, the seq and scopes before, the row itself, and, where
+    that is cut, how long it is."""
     width, count = len(sql.table.key), len(sql.scopes)
     scopes = row[width : width + count]
-    seq, is_meant, was_meant, prev_seq, *prev_scopes, content = row[width + count :]
+    seq, is_meant, was_meant, prev_seq, *prev_scopes, content, whole = row[width + count :]
     assert seq is not None
     assert content is not None
+    after = After(int(seq), scopes_of(sql.scopes, scopes), content, int(whole or 0))
     return Change(
         key_of(row[:width]),
         Before(int(prev_seq or 0), scopes_of(sql.scopes, prev_scopes))
         if was_meant == b"t"
         else None,
-        After(int(seq), scopes_of(sql.scopes, scopes), content) if is_meant == b"t" else None,
+        after if is_meant == b"t" else None,
     )

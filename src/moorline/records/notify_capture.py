@@ -111,10 +111,10 @@ class NotifyStep:
     def _upsert(self, row: list[bytes | None]) -> Change:
         width, count = len(self._sql.table.key), len(self._sql.scopes)
         key, scopes = key_of(row[:width]), scopes_of(self._sql.scopes, row[width : width + count])
-        seq, content = row[width + count :]
+        seq, content, whole = row[width + count :]
         assert seq is not None
         assert content is not None
-        return Change(key, self._before(key), After(int(seq), scopes, content))
+        return Change(key, self._before(key), After(int(seq), scopes, content, int(whole or 0)))
 
 
 class NotifyCapture(TableReader):

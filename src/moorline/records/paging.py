@@ -75,7 +75,7 @@ class Page:
 
     def add(self, row: ScannedRow) -> None:
         """The next one."""
-        self._say(self._record(row.key, After(row.seq, (), row.row)))
+        self._say(self._record(row.key, After(row.seq, (), row.row, row.whole_bytes)))
         self._digest.enter(row.key, row.seq)
         self.upto = row.key
 

@@ -224,7 +224,7 @@ class TablePublisher:
         yield marker(self.name, number)
         async for part in rows:
             for row in part:
-                yield record(row.key, row.seq, row.row, number, bytes_max)
+                yield record(row.key, row, number, bytes_max)
 
     async def _step(self, capture: Capture) -> bool:
         """Whether something was published."""

@@ -17,8 +17,9 @@ from typing import NamedTuple
 import msgspec
 
 from moorline.core.frames.frame import encode_headers
-from moorline.core.records.table import Change, Key
+from moorline.core.records.table import After, Change, Key
 from moorline.limits import RECORDS_PUBLISH_BYTES, RECORDS_PUBLISH_ROWS_MAX, TOPIC_KEY_BYTES_MAX
+from moorline.records.capture import ScannedRow
 
 
 class PublishedMessage(NamedTuple):
@@ -36,12 +37,13 @@ def marker(table: str, number: int) -> PublishedMessage:
     return PublishedMessage(None, _headers("snapshot", None, number), body)
 
 
-def record(key: Key, seq: int, row: bytes, number: int, bytes_max: int) -> PublishedMessage:
+def record(key: Key, after: After | ScannedRow, number: int, bytes_max: int) -> PublishedMessage:
+    seq = after.seq
     start = _start("record", key, seq, number)
-    body = start + b',"row":' + row + b"}"
-    if len(body) > bytes_max:
+    body = start + b',"row":' + after.row + b"}"
+    if after.whole_bytes or len(body) > bytes_max:
         # Neither left out, which would be another table, nor an end of the publication.
-        body = start + b',"row":null,"bytes":%d}' % len(row)
+        body = start + b',"row":null,"bytes":%d}' % (after.whole_bytes or len(after.row))
     return PublishedMessage(key_bytes(key), _headers("record", seq, number), body)
 
 
@@ -52,7 +54,7 @@ def deletion(key: Key, seq: int, number: int) -> PublishedMessage:
 
 def of_change(change: Change, number: int, bytes_max: int) -> PublishedMessage:
     if change.after is not None:
-        return record(change.key, change.after.seq, change.after.row, number, bytes_max)
+        return record(change.key, change.after, number, bytes_max)
     assert change.before is not None, "a change has one of both"
     return deletion(change.key, change.before.seq, number)
 

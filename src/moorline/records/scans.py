@@ -406,7 +406,7 @@ class Scans:
 
 
 def records_of(rows: Iterable[ScannedRow]) -> Iterable[tuple[Key, After]]:
-    return ((row.key, After(row.seq, (), row.row)) for row in rows)
+    return ((row.key, After(row.seq, (), row.row, row.whole_bytes)) for row in rows)
 
 
 def _runs_of(runs: Iterable[tuple[int, int]]) -> Iterable[list[Key]]:

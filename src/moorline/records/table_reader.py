@@ -276,7 +276,7 @@ def _keys(lines: list[bytes], width: int) -> list[tuple[Key, int]]:
 
 
 def scanned_row(row: list[bytes | None], width: int) -> ScannedRow:
-    seq, content = row[width], row[width + 1]
+    seq, content, whole = row[width : width + 3]
     assert seq is not None
     assert content is not None
-    return ScannedRow(key_of(row[:width]), int(seq), content)
+    return ScannedRow(key_of(row[:width]), int(seq), content, int(whole or 0))

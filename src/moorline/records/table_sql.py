@@ -1,11 +1,13 @@
 """Room: records. The statements that read one table, at one version of its columns. Pure: texts in, texts
 out."""
 
+import json
 from collections.abc import Sequence
 
 from moorline.core.records.snapshot import Snapshot
 from moorline.core.records.table import Column, Key, Table
 from moorline.core.records.value import base_of
+from moorline.limits import RECORD_ROW_BYTES_MAX
 from moorline.records.condition import Condition, condition_sql
 from moorline.records.naming import filled, literal, quoted, sql
 from moorline.records.registration import Registration
@@ -22,6 +24,7 @@ CHANGED = sql("upserts_changed")
 SCAN_KEYS = sql("scan_keys")
 SCAN_ROWS = sql("scan_rows")
 PAGE = sql("page")
+ROW_TEXT = sql("row_text")
 FUTURE = sql("future")
 FUTURE_LINES = sql("future_lines")
 KEYS_THERE = sql("keys_there")
@@ -97,9 +100,9 @@ class TableSql:
         told += [f"coalesce(f.was and ({was_meant}), false)", "f.prev_seq"]
         told += [f"f.{name}::text" for name in self._log_scopes]
         parts = {
-            "row_told": ", ".join([*told, "row_to_json(r)::text"]),
+            "row_told": ", ".join([*told, "told.text", "told.whole_bytes"]),
             "table": self._name,
-            "json_columns": self._json_columns(None),
+            "row_text": self._row_text(None),
             "same_key": self._same_key(),
             "made": self._made,
             "made_behind": self._behind(since)["made_behind"],
@@ -127,7 +130,7 @@ class TableSql:
             SCAN_ROWS,
             key_values=self._key_values(),
             table=self._name,
-            json_columns=self._json_columns(columns),
+            row_text=self._row_text(columns),
             is_meant=self._is_meant(condition),
             is_asked="true" if keys is None else self._is_asked(keys),
         )
@@ -140,7 +143,7 @@ class TableSql:
             PAGE,
             key_values=self._key_values(),
             table=self._name,
-            json_columns=self._json_columns(columns),
+            row_text=self._row_text(columns),
             is_meant=self._is_meant(condition),
             is_after=self._compared(names, ">", after),
             key_names=", ".join(names),
@@ -160,7 +163,7 @@ class TableSql:
         return filled(
             ROWS_THERE,
             row_values=self._row_values(),
-            json_columns=self._json_columns(None),
+            row_text=self._row_text(None),
             table=self._name,
             is_asked=self._is_asked(keys),
         )
@@ -224,11 +227,19 @@ class TableSql:
         names = ", ".join(f"t.{name}" for name in self._key)
         return filled(IS_ASKED, key_names=names, arrays=arrays)
 
-    def _json_columns(self, names: Sequence[str] | None) -> str:
-        wanted = [column.name for column in self.table.columns] if names is None else names
+    def _row_text(self, names: Sequence[str] | None) -> str:
+        columns = [column.name for column in self.table.columns] if names is None else names
+        return filled(
+            ROW_TEXT,
+            json_columns=self._json_columns(columns),
+            named_values=", ".join(map(_named_value, columns)) or "(null, null)",
+            row_bytes_max=RECORD_ROW_BYTES_MAX,
+        )
+
+    def _json_columns(self, names: Sequence[str]) -> str:
         return ", ".join(
             f"{_json_value(f't.{quoted(name)}', self._base_types[name])} as {quoted(name)}"
-            for name in wanted
+            for name in names
         )
 
 
@@ -243,6 +254,12 @@ def _json_value(name: str, base_type: str) -> str:
             return f"case when {safe} then to_json({name}) else to_json({name}::text) end"
         case _:
             return name
+
+
+def _named_value(name: str) -> str:
+    """A name in JSON, and the value of that column."""
+    shown = literal(json.dumps(name, ensure_ascii=False))
+    return f"({shown}, coalesce(to_json(r.{quoted(name)})::text, 'null'))"
 
 
 def _cast(type_: str) -> str:

@@ -95,6 +95,8 @@ class After(NamedTuple):
     scopes: Scopes
     row: bytes
     """A JSON object of all columns, as Postgres writes it."""
+    whole_bytes: int = 0
+    """Of one that is more than any client takes: how long it is. Its longest columns are not in `row`."""
 
 
 class Change(NamedTuple):

@@ -1,4 +1,3 @@
-select {key_values}, t.moor_seq, row_to_json(r)::text
+select {key_values}, t.moor_seq, told.text, told.whole_bytes
 from {table} t
-cross join lateral (select {json_columns}) r
-where ({is_meant}) and ({is_asked})
+{row_text}where ({is_meant}) and ({is_asked})

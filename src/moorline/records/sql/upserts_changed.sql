@@ -3,5 +3,4 @@ from first f
 cross join lateral (
     select * from {table} t where {same_key} and not ({made_behind}) offset 0
 ) t
-cross join lateral (select {json_columns}) r
-where ({is_meant}) or f.was and ({was_meant})
+{row_text}where ({is_meant}) or f.was and ({was_meant})
