@@ -52,7 +52,7 @@ async def boots(report: Report, folder: Path, postgres: EmbeddedPostgres, client
     found: dict[str, Booted] = {}
     for boot in ("all", "changed"):
         async with served(folder, f"boot-{boot}", postgres, f"--set=records.boot={boot}") as node:
-            found[boot] = await _booted(node, clients, boot)
+            found[boot] = await booted(node, clients, boot)
         tell(f"boot={boot}: {found[boot]}")
     every = found["all"]
     for boot, one in found.items():
@@ -68,7 +68,7 @@ async def boots(report: Report, folder: Path, postgres: EmbeddedPostgres, client
         )
 
 
-async def _booted(node: BenchNode, clients: int, boot: str) -> Booted:
+async def booted(node: BenchNode, clients: int, boot: str) -> Booted:
     port = int(node.http_address.rpartition(":")[2])
     with contextlib.ExitStack() as stack:
         workers = [stack.enter_context(Worker(Copies)) for _ in range(WORKERS)]

@@ -99,7 +99,7 @@ async def test_the_life_of_a_registration(connection: asyncpg.Connection, dsn: s
         '  "with,comma": number | null;\n'
         "}\n"
     )
-    await connection.execute("alter table experiments disable trigger zzz_moorline_log")
+    await connection.execute("alter table experiments disable trigger zzz_moorline_stamp")
     found = await moor("check", "experiments", at, "--json")
     assert found.returncode == 24
     assert [fault["code"] for fault in json.loads(found.stdout)["faults"]] == ["bypassed"]

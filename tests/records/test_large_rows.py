@@ -15,8 +15,8 @@ from moorline.catalog import EmbeddedPostgres
 from moorline.client.records.table import RecordTable
 from moorline.errors import RowTooLarge
 from moorline.limits import RECORD_ROW_BYTES_MAX, RECORD_SOCKET_ROW_BYTES_MAX
+from moorline.records import copying, log_capture, table_host, table_sql
 from moorline.records import form as forms
-from moorline.records import log_capture, table_host, table_sql
 
 pytestmark = pytest.mark.process
 
@@ -152,7 +152,7 @@ async def test_of_a_row_beyond_all_clients_postgres_sends_what_some_can_have(
     monkeypatch.setattr(table_sql, "RECORD_ROW_BYTES_MAX", 10_000)
     monkeypatch.setattr(forms.NativeForm, "row_bytes_max", 10_000)
     sent: list[int] = []
-    read = log_capture.fields
+    read = copying.fields
 
     def reading(line: bytes) -> list[bytes | None]:
         sent.append(len(line))

@@ -8,9 +8,8 @@ from pathlib import Path
 import asyncpg
 import pytest
 from bench.node import BenchNode
-from bench.record_clients import WORKERS, Meter, make_table
-from bench.record_sockets import Sockets
-from bench.worker import Worker
+from bench.record_boots import USERS, booted
+from bench.record_clients import Meter, make_table
 from tests.catalog.databases import new_database
 from tests.records.clients import Held, RecordClient, client
 from tests.waiting import until
@@ -142,32 +141,16 @@ async def test_t7_a_million_rows_in_one_transaction(
         heard.close()
 
 
-async def test_t56_ten_thousand_are_booted(dsn: str, tmp_path: Path) -> None:
-    """All are cut by one change of rights, and all come back, at the rate at which they are let in."""
+@pytest.mark.parametrize("boot", ["all", "changed"])
+async def test_t56_ten_thousand_are_booted(dsn: str, tmp_path: Path, boot: str) -> None:
+    """Those whose rights change are cut, or all, and all come back and are proven."""
     connection = await asyncpg.connect(dsn)
     await make_table(connection, "fans", 200)
     await connection.close()
     flags = [f"--catalog={dsn}", "--node=boots", "--roles=records", "--http=127.0.0.1:0"]
-    workers = [Worker(Sockets) for _ in range(WORKERS)]
-    with BenchNode(tmp_path / "boots", [*flags, "--set=records.boot=all"]) as node:
-        port = int(node.http_address.rpartition(":")[2])
-        try:
-            for one in workers:
-                one.__enter__()
-            share = BOOTED // WORKERS
-            await asyncio.gather(
-                *(one.ask("open", port, [{}] * share, [""] * share, 5.0) for one in workers)
-            )
-            async with moorline.connect(node.address) as operator:
-                await operator.access.add_user("somebody")
-                await operator.access.add_grant("/records/fans/9", "somebody", "s")
-            async with asyncio.timeout(PATIENCE_S):
-                while sum(await asyncio.gather(*(one.ask("cuts") for one in workers))) < BOOTED:
-                    await asyncio.sleep(0.1)
-            await asyncio.gather(*(one.ask("all_back") for one in workers))
-        finally:
-            for one in workers:
-                one.__exit__(None, None, None)
+    with BenchNode(tmp_path / "boots", [*flags, f"--set=records.boot={boot}"]) as node:
+        found = await booted(node, BOOTED, boot)
+    assert found.cut == (BOOTED if boot == "all" else BOOTED // USERS)
 
 
 async def test_t60_a_reader_stops_for_a_minute_under_load(

@@ -341,9 +341,9 @@ async def test_renew_with_touch_mends_what_was_changed_without_a_number(
 async def test_check_names_what_is_missing(log_bed: Bed) -> None:
     bed = log_bed
     await bed.things()
-    await bed.execute("drop trigger zzz_moorline_log on things")
+    await bed.execute("drop trigger zzz_moorline_log_delete on things")
     (fault,) = await check(bed.connection, "things")
-    assert (fault.code, "zzz_moorline_log" in fault.text) == ("trigger", True)
+    assert (fault.code, "zzz_moorline_log_delete" in fault.text) == ("trigger", True)
     with pytest.raises(TableRefused, match="missing"):
         await renew(bed.connection, "things")
     await remove(bed.connection, "things")

@@ -83,10 +83,14 @@ def _column_faults(registration: Registration, facts: TableFacts) -> list[Fault]
     return []
 
 
+def is_of_older_form(registration: Registration, facts: TableFacts) -> bool:
+    return registration.capture == "log" and facts.column("moor_made") is None
+
+
 def expected_triggers(registration: Registration, facts: TableFacts) -> set[tuple[int, str]]:
     """The relations and names of all triggers that a table needs."""
     kinds = {
-        "log": ("zzz_moorline_log", "zzz_moorline_log_delete"),
+        "log": ("zzz_moorline_log_delete",),
         "notify": (
             "zzz_moorline_notify",
             "zzz_moorline_notify_delete",
@@ -94,6 +98,8 @@ def expected_triggers(registration: Registration, facts: TableFacts) -> set[tupl
         ),
     }
     rows = ["zzz_moorline_stamp", *kinds[registration.capture]]
+    if is_of_older_form(registration, facts):
+        rows.append("zzz_moorline_log")
     if registration.owner_from is not None:
         rows.append("zzz_moorline_owner")
     relations = {facts.oid, *(leaf for leaf, _, _ in facts.leaves)}
@@ -129,7 +135,7 @@ async def trigger_faults(
 
 
 def _form_faults(registration: Registration, facts: TableFacts) -> list[Fault]:
-    if registration.capture != "log" or facts.column("moor_made") is not None:
+    if not is_of_older_form(registration, facts):
         return []
     text = (
         "its triggers are of an older version, whose updates write to every index of the table: "

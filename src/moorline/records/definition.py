@@ -14,6 +14,8 @@ from moorline.records.table_facts import TableFacts
 TABLE_COLUMNS = sql("table_columns")
 STAMP = sql("stamp")
 STAMP_MADE = sql("stamp_made")
+STAMP_LINE = sql("stamp_line")
+STAMP_DECLARED = sql("stamp_declared")
 LOG = sql("log")
 NOTIFY = sql("notify")
 TRUNCATE = sql("truncate")
@@ -95,14 +97,7 @@ def definition(
         filled(
             TABLE_COLUMNS, table=facts.name, n=number, made_column=MADE_COLUMN if has_log else ""
         ),
-        filled(
-            STAMP,
-            table=facts.name,
-            n=number,
-            stamp_made=STAMP_MADE if has_log else "",
-            is_same=_is_same(facts),
-        ),
-        _capture(wanted, facts, parent, number, scopes),
+        *_triggers(wanted, facts, parent, number, scopes),
         *(filled(TRUNCATE, leaf=leaf, n=number) for _, _, leaf in facts.leaves),
         filled(
             REGISTRATION_ADD,
@@ -158,18 +153,19 @@ def _is_same(facts: TableFacts) -> str:
     return f"(pg_catalog.to_jsonb(new) {without} operator(pg_catalog.=) (pg_catalog.to_jsonb(old) {without}"
 
 
-def _capture(
+def _triggers(
     wanted: Wanted, facts: TableFacts, parent: Parent | None, number: int, scopes: Sequence[str]
-) -> str:
+) -> list[str]:
     key = [quoted(name) for name in wanted.key]
     shared = {
         "n": number,
         "table": facts.name,
-        "is_key_changed": _is_key_changed(key),
+        "is_same": _is_same(facts),
+        "is_same_key": _is_same_key(key),
         "named_columns": _named("old", (*wanted.key, *scopes)),
     }
     if wanted.capture == "notify":
-        return filled(
+        notify = filled(
             NOTIFY,
             **shared,
             named_new_columns=_named("new", wanted.key),
@@ -177,32 +173,43 @@ def _capture(
             old_keys=_each(key, "old.", "::text"),
             old_scopes=_each([quoted(name) for name in scopes], "old.", "::text"),
         )
+        return [filled(STAMP, **shared, declared="", stamp_made="", stamp_line=""), notify]
+    columns = (*wanted.key, *scopes)
     names = [
         *(f"key_{at}" for at in range(1, len(key) + 1)),
         *(f"old_{at}" for at in range(1, len(scopes) + 1)),
     ]
-    types = [_type(facts, parent, name) for name in (*wanted.key, *scopes)]
-    return filled(
+    types = [_type(facts, parent, name) for name in columns]
+    lines = shared | {
+        "log_limit": filled(LOG_LIMIT, n=number),
+        "log_names": ", ".join(names),
+        "line_names": _each(names, "line."),
+        "line_values": _assigned("line", names, "old", columns),
+        "key_names": ", ".join(names[: len(key)]),
+        "came_names": _each(names[: len(key)], "came."),
+        "came_values": _assigned("came", names[: len(key)], "new", wanted.key),
+    }
+    log = filled(
         LOG,
-        **shared,
+        **lines,
         log_rows_max=wanted.log_rows_max,
         log_columns=",\n    ".join(
             f"{name} {type_}" for name, type_ in zip(names, types, strict=True)
         ),
-        log_names=", ".join(names),
-        log_limit=filled(LOG_LIMIT, n=number),
-        key_names=", ".join(names[: len(key)]),
-        came_names=_each(names[: len(key)], "came."),
-        came_values="\n            ".join(
-            f"came.{name} := new.{column};"
-            for name, column in zip(names[: len(key)], key, strict=True)
-        ),
-        line_names=_each(names, "line."),
-        line_values="\n        ".join(
-            f"line.{name} := old.{quoted(column)};"
-            for name, column in zip(names, (*wanted.key, *scopes), strict=True)
-        ),
     )
+    stamp = filled(
+        STAMP,
+        **shared,
+        declared=filled(STAMP_DECLARED, n=number),
+        stamp_made=STAMP_MADE,
+        stamp_line=filled(STAMP_LINE, **lines),
+    )
+    return [log, stamp]
+
+
+def _assigned(to: str, names: Sequence[str], row: str, columns: Sequence[str]) -> str:
+    pairs = zip(names, columns, strict=True)
+    return " ".join(f"{to}.{name} := {row}.{quoted(column)};" for name, column in pairs)
 
 
 def _type(facts: TableFacts, parent: Parent | None, name: str) -> str:
@@ -240,9 +247,8 @@ def _owner(facts: TableFacts, parent: Parent, number: int) -> str:
     )
 
 
-def _is_key_changed(key: Sequence[str]) -> str:
-    same = " and ".join(f"old.{name} operator(pg_catalog.=) new.{name}" for name in key)
-    return f"tg_op operator(pg_catalog.=) 'DELETE' or not ({same})"
+def _is_same_key(key: Sequence[str]) -> str:
+    return " and ".join(f"old.{name} operator(pg_catalog.=) new.{name}" for name in key)
 
 
 def _named(row: str, names: Sequence[str]) -> str:

@@ -290,7 +290,7 @@ class Node:
         if not self.scans[scan]:
             del self.scans[scan]
         if isinstance(event, client_side.RecordCame | client_side.DeletionCame):
-            found = self.feed._admission.scans.get(scan)
+            found = self.feed._members.admission.scans.get(scan)
             numbers = [-scan] if scan < 0 else sorted(found.members) if found is not None else []
             for number in numbers:
                 client = self.world.by_subscription[number]

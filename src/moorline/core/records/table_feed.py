@@ -12,13 +12,10 @@ What is sent of a step that is being read may be seen before the step ends. So w
 middle, and everybody if it fails, is told the deletion of each row that it may have seen since, even if
 it was never there at any step (`Folded.between`).
 
-Invariants, looked at by `check` (RF1 and RF4, which are about rows, by the simulation):
+Who subscribes, and where each stands, is in feed_members.py, with the invariants about that (RF2, RF3, RF5,
+RF7). RF1 and RF4, which are about rows, are looked at by the simulation, and by `check` here:
 
-    RF2  all who are LIVE are sent to, all who are behind are brought on, and nobody is ahead of the feed
-    RF3  nobody is LIVE by a permit that is older than the version of rights that was heard of
-    RF5  equal subscriptions are one audience, and those admitted together share a scan
     RF6  the ring is within its bytes, and it is all that is kept
-    RF7  nobody who is LIVE or behind waits for a scan (and whoever scans is in its own: AD1)
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,9 +25,6 @@ from typing import ClassVar
 from moorline.core.chance import Chance
 from moorline.core.effects import Effect, Event
 from moorline.core.machine import Machine
-from moorline.core.records.admission import Admission
-from moorline.core.records.audience import Audiences
-from moorline.core.records.fan_out import FanOut
 from moorline.core.records.feed_events import (
     Boot,
     BufferFull,
@@ -58,8 +52,8 @@ from moorline.core.records.feed_events import (
     TakeStep,
     Tick,
     Unsubscribed,
-    Wanted,
 )
+from moorline.core.records.feed_members import FeedMembers
 from moorline.core.records.recent_steps import RecentSteps
 from moorline.core.records.row_hash import RowDigest
 from moorline.core.records.scan_room import ScanRoom
@@ -71,7 +65,6 @@ from moorline.limits import (
     RECORD_ADMITTED_PER_S,
     RECORD_CURSOR_FRESH_MS,
     RECORD_RECENT_BYTES_MAX,
-    RECORD_RETURN_MS_MAX,
     RECORD_SLOW_MS,
     RECORD_STEP_MS,
 )
@@ -105,24 +98,18 @@ class TableFeed(Machine[Feeding]):
     ) -> None:
         super().__init__(f"feed of {table.name}", Feeding.RESTING)
         self.table = table
-        self.audiences = Audiences(table)
         self.recent = RecentSteps(recent_bytes_max)
         self.step_number = 0
         self.snapshot: Snapshot | None = None
         self.rights_version = rights_version
-        self.subscriptions: dict[int, Subscription] = {}
-        self._chance = chance
+        self._members = FeedMembers(table, chance, admitted_per_s)
+        self.audiences = self._members.audiences
+        self.subscriptions = self._members.by_number
         self._boots_all = boots_all
         self._step_ms = step_ms
-        self._fan_out = FanOut(self.audiences, self.subscriptions)
-        self._admission = Admission(self.subscriptions, admitted_per_s)
-        self._by_connection: dict[int, set[int]] = {}
         self._due_ms = 0
         self._until: Snapshot | None = None
         self._must_resync = False
-        self._told_ms: dict[int, int] = {}
-        self._behind: set[int] = set()
-        self._full: set[int] = set()
         self._refresh_ms = 0
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
@@ -130,10 +117,9 @@ class TableFeed(Machine[Feeding]):
             case Subscribed():
                 return self._subscribe(event)
             case Unsubscribed(number):
-                return self._remove(number)
+                return self._members.remove(number)
             case ConnectionGone(connection):
-                gone = sorted(self._by_connection.get(connection, ()))
-                return [effect for number in gone for effect in self._remove(number)]
+                return self._members.remove_connection(connection)
             case Tick():
                 return self._tick(now_ms)
             case StepBegun() | ChangesRead() | Resync() | StepEnded() | StepFailed():
@@ -154,72 +140,24 @@ class TableFeed(Machine[Feeding]):
     # --- subscribing ------------------------------------------------------------------------------
 
     def _subscribe(self, event: Subscribed) -> list[Effect]:
-        assert event.subscription not in self.subscriptions, "a number of its own"
         if event.wanted.rights_version < self.rights_version:
             # Rights changed between reading them and this: as a change behind it would be.
-            return [Boot(event.subscription, "rights have changed", self._return_ms())]
-        if self._admission.is_full:
-            return [Refuse(event.subscription, "too many wait for a sync", self._return_ms())]
-        audience = self.audiences.join(event.wanted.filter, event.wanted.permit)
-        audience.members.add(event.subscription)
-        found = Subscription(
-            event.subscription, event.connection, event.wanted, audience, event.principal
-        )
-        self.subscriptions[found.number] = found
-        self._by_connection.setdefault(found.connection, set()).add(found.number)
-        # Registered before its scan: what happens from now on is heard of.
-        self._admission.add(found)
+            return [Boot(event.subscription, "rights have changed", self._members.return_ms())]
+        if self._members.admission.is_full:
+            why = "too many wait for a sync"
+            return [Refuse(event.subscription, why, self._members.return_ms())]
+        self._members.add(event)
         return []
-
-    def _remove(self, number: int) -> list[Effect]:
-        found = self.subscriptions.pop(number, None)
-        if found is None:
-            return []
-        numbers = self._by_connection[found.connection]
-        numbers.discard(number)
-        if not numbers:
-            del self._by_connection[found.connection]
-        audience = found.audience
-        effects = self._admission.leave(found)
-        audience.members.discard(number)
-        self._fan_out.moved(audience)
-        self._behind.discard(number)
-        self._full.discard(number)
-        if not audience.members:
-            self.audiences.leave(audience)
-            self._fan_out.forget(audience)
-            self._told_ms.pop(audience.number, None)
-        return effects
-
-    def _boot(self, found: Subscription, why: str) -> list[Effect]:
-        effects = self._remove(found.number)
-        return [*effects, Boot(found.number, why, self._return_ms())]
-
-    def _return_ms(self) -> int:
-        return self._chance.randint(0, RECORD_RETURN_MS_MAX)
-
-    def _wait(self, found: Subscription, how: How | None) -> list[Effect]:
-        """Back to the beginning: by the log from its step, or, with a `how`, without it."""
-        effects = self._admission.leave(found)
-        if how is not None:
-            found.snapshot = found.digest = None
-            found.wanted = _without_cursor(found.wanted, how)
-        self._fan_out.moved(found.audience)
-        self._behind.discard(found.number)
-        found.is_partial = found.is_torn = False
-        found.move(Standing.WAITING)
-        self._admission.add(found)
-        return effects
 
     # --- steps ------------------------------------------------------------------------------------
 
     def _tick(self, now_ms: int) -> list[Effect]:
         effects: list[Effect] = []
-        for number in list(self._full):
+        for number in list(self._members.full):
             found = self.subscriptions[number]
             assert found.full_ms is not None
             if now_ms - found.full_ms >= RECORD_SLOW_MS:
-                effects += self._boot(found, "it does not read")
+                effects += self._members.boot(found, "it does not read")
         if not self.subscriptions and self.state is Feeding.RESTING:
             # Nobody is there to be told what changed; the next one begins with a scan.
             self.snapshot = None
@@ -242,7 +180,7 @@ class TableFeed(Machine[Feeding]):
                 if self._must_resync:
                     return []
                 self.recent.add(changes)
-                return self._fan_out.fan(changes)
+                return self._members.fan_out.fan(changes)
             case Resync():
                 assert self.state is Feeding.STEPPING, "out of a step"
                 self._must_resync = True
@@ -257,19 +195,19 @@ class TableFeed(Machine[Feeding]):
 
     def _fail_step(self) -> list[Effect]:
         self.recent.drop()
-        for number in self._behind:
+        for number in self._members.behind:
             # It left this step in the middle, and what it was sent of it will be in no other.
             found = self.subscriptions[number]
             found.is_torn = found.is_torn or found.is_partial
-        if self._fan_out.fail():
+        if self._members.fan_out.fail():
             return []
         live = [one for one in self.subscriptions.values() if one.standing is Standing.LIVE]
-        return [effect for one in live for effect in self._wait(one, How.DIGEST)]
+        return [effect for one in live for effect in self._members.wait(one, How.DIGEST)]
 
     def _end_step(self, room: ScanRoom, now_ms: int) -> list[Effect]:
         assert self.state is Feeding.STEPPING, "out of a step"
         assert self._until is not None
-        effects = [] if self._must_resync else self._fan_out.settle()
+        effects = [] if self._must_resync else self._members.fan_out.settle()
         self.move(Feeding.RESTING)
         self._due_ms = now_ms + self._step_ms
         self.step_number += 1
@@ -280,13 +218,15 @@ class TableFeed(Machine[Feeding]):
             return [*self._resync_all(), *self._admit(room, now_ms)]
         self.recent.end()
         effects += self._end_live(now_ms)
-        effects += self._catch_up([self.subscriptions[number] for number in sorted(self._behind)])
+        effects += self._catch_up(
+            [self.subscriptions[number] for number in sorted(self._members.behind)]
+        )
         return [*effects, *self._admit(room, now_ms)]
 
     def _end_live(self, now_ms: int) -> list[Effect]:
         """Those who were sent something hear that it was all; now and then the others get a new cursor."""
         assert self.snapshot is not None
-        told = {number for number in self._fan_out.end() if number in self.audiences}
+        told = {number for number in self._members.fan_out.end() if number in self.audiences}
         if now_ms >= self._refresh_ms:
             # Looked at rarely, since it looks at all audiences.
             self._refresh_ms = now_ms + RECORD_CURSOR_FRESH_MS // 10
@@ -294,52 +234,53 @@ class TableFeed(Machine[Feeding]):
             told |= {
                 audience.number
                 for audience in self.audiences
-                if self._told_ms.get(audience.number, now_ms) <= before_ms
+                if self._members.told_ms.get(audience.number, now_ms) <= before_ms
             }
         effects: list[Effect] = []
         for number in sorted(told):
             audience = self.audiences[number]
-            to = self._fan_out.live_of(audience)
+            to = self._members.live_of(audience)
             digest = audience.digest()
-            self._told_ms[number] = now_ms
+            self._members.told_ms[number] = now_ms
             if digest is not None and to:
                 effects.append(EndSync(to, number, self.snapshot, digest))
             elif to:
                 # Nobody can say what they should have: they find out by a scan.
                 members = [self.subscriptions[one] for one in to]
-                effects += [effect for one in members for effect in self._wait(one, How.DIGEST)]
+                effects += [
+                    effect for one in members for effect in self._members.wait(one, How.DIGEST)
+                ]
         return effects
 
     def _resync_all(self) -> list[Effect]:
         effects: list[Effect] = []
-        self._fan_out.drop()
+        self._members.fan_out.drop()
         for audience in self.audiences:
             audience.forget_digest()
         for found in list(self.subscriptions.values()):
             if found.standing is not Standing.WAITING:
-                effects += self._wait(found, How.DIGEST)
+                effects += self._members.wait(found, How.DIGEST)
             elif found.snapshot is not None:
-                found.snapshot = found.digest = None
-                found.wanted = _without_cursor(found.wanted, How.DIGEST)
+                self._members.forget_cursor(found, How.DIGEST)
         return effects
 
     # --- admission and scans ----------------------------------------------------------------------
 
     def _admit(self, room: ScanRoom, now_ms: int) -> list[Effect]:
         assert self.snapshot is not None
-        return self._admission.admit(
+        return self._members.admission.admit(
             self.table, self.rights_version, self.step_number, self.snapshot, room, now_ms
         )
 
     def _scanning(self, event: Event, now_ms: int) -> list[Effect]:
         match event:
             case ScanRead(number, rows):
-                scan = self._admission.scans.get(number)
+                scan = self._members.admission.scans.get(number)
                 if scan is None:
                     return []
                 return [SendRows(tuple(sorted(scan.members)), scan.audience.number, (), rows)]
             case ScanEnded(number, digest):
-                scan = self._admission.scans.get(number)
+                scan = self._members.admission.scans.get(number)
                 if scan is None:
                     return []
                 scan.digest = digest
@@ -348,19 +289,21 @@ class TableFeed(Machine[Feeding]):
                 members = [self.subscriptions[one] for one in sorted(scan.members)]
                 return self._synced(scan, members, digest, now_ms)
             case SyncDone(number, subscription, digest):
-                scan = self._admission.scans.get(number)
+                scan = self._members.admission.scans.get(number)
                 if scan is None or subscription not in scan.members:
                     return []
                 found = self.subscriptions[subscription]
                 return self._synced(scan, [found], scan.digest or digest, now_ms)
             case ScanFailed(number):
-                scan = self._admission.scans.get(number)
+                scan = self._members.admission.scans.get(number)
                 effects: list[Effect] = []
                 for one in sorted(scan.members) if scan is not None else ():
                     found = self.subscriptions[one]
                     # What was sent of it may be a part: by digest, whatever it was.
                     effects += [
-                        e for e in self._wait(found, How.DIGEST) if not isinstance(e, CancelScan)
+                        e
+                        for e in self._members.wait(found, How.DIGEST)
+                        if not isinstance(e, CancelScan)
                     ]
                 return effects
             case _:
@@ -372,13 +315,9 @@ class TableFeed(Machine[Feeding]):
         """They have the table at the scan's step. They are told so, and go on from there."""
         members = list(members)
         for found in members:
-            found.at, found.snapshot, found.digest = scan.step, scan.snapshot, digest
-            found.is_proven = scan.how is not How.REPLAY
-            self._admission.leave(found)
-            found.move(Standing.BEHIND)
-            self._behind.add(found.number)
+            self._members.synced(found, scan, digest)
         to = tuple(one.number for one in members)
-        self._told_ms[scan.audience.number] = now_ms
+        self._members.told_ms[scan.audience.number] = now_ms
         effects: list[Effect] = [EndSync(to, scan.audience.number, scan.snapshot, digest)]
         if self.state is not Feeding.STEPPING:
             effects += self._catch_up(members)
@@ -397,11 +336,11 @@ class TableFeed(Machine[Feeding]):
             if found.full_ms is not None or not is_current:
                 continue
             if found.is_torn:
-                effects += self._wait(found, How.DIGEST)
+                effects += self._members.wait(found, How.DIGEST)
             elif self.recent.reaches(found.at):
                 groups.setdefault((found.audience.number, found.at), []).append(found)
             else:
-                effects += self._wait(found, How.DIGEST if found.is_partial else None)
+                effects += self._members.wait(found, How.DIGEST if found.is_partial else None)
         for (_, at), members in groups.items():
             effects += self._bring(members, at)
         return effects
@@ -427,14 +366,10 @@ class TableFeed(Machine[Feeding]):
         digest = audience.digest()
         effects: list[Effect] = []
         if digest is None:
-            return [effect for one in members for effect in self._wait(one, How.DIGEST)]
+            return [effect for one in members for effect in self._members.wait(one, How.DIGEST)]
         to = tuple(sorted(one.number for one in members))
         for one in members:
-            one.snapshot = one.digest = None
-            one.is_proven = one.is_partial = False
-            one.move(Standing.LIVE)
-            self._behind.discard(one.number)
-        self._fan_out.moved(audience)
+            self._members.go_live(one)
         is_other = rolled is not None and rolled.digest() != digest
         if deletions or records or is_other:
             # With another digest than a cursor led to, where a scan has told it: they find out.
@@ -448,32 +383,20 @@ class TableFeed(Machine[Feeding]):
         if found is None or found.full_ms is not None:
             return []
         found.full_ms = now_ms
-        self._full.add(number)
+        self._members.full.add(number)
         if found.standing is Standing.SCANNING:
             # Others would wait for it: it leaves, and scans by itself when it reads again.
             found.is_alone = True
-            return self._wait(found, How.DIGEST)
-        self._hold(found)
+            return self._members.wait(found, How.DIGEST)
+        self._members.hold(found, self.step_number, self.snapshot)
         return []
-
-    def _hold(self, found: Subscription) -> None:
-        """Nothing more is sent to it for now; what it misses is in the ring, and in the log."""
-        if found.standing is Standing.LIVE:
-            found.move(Standing.BEHIND)
-            self._behind.add(found.number)
-            found.at, found.snapshot = self.step_number, self.snapshot
-            found.digest = found.audience.digest()
-            found.is_proven = found.audience.is_proven
-            found.is_partial = self._fan_out.has_begun(found.audience)
-            found.is_torn = self._fan_out.is_unsettled or found.digest is None
-            self._fan_out.moved(found.audience)
 
     def _drain(self, number: int, now_ms: int) -> list[Effect]:  # noqa: ARG002
         found = self.subscriptions.get(number)
         if found is None:
             return []
         found.full_ms = None
-        self._full.discard(number)
+        self._members.full.discard(number)
         if found.standing is Standing.BEHIND and self.state is not Feeding.STEPPING:
             return self._catch_up([found])
         return []
@@ -487,13 +410,13 @@ class TableFeed(Machine[Feeding]):
         effects: list[Effect] = []
         if self._boots_all:
             for found in list(self.subscriptions.values()):
-                effects += self._boot(found, "rights have changed")
+                effects += self._members.boot(found, "rights have changed")
             return effects
         for found in list(self.subscriptions.values()):
             # Held until its permit is looked at: what a scan reads meanwhile would be lost for it.
             if found.standing is Standing.SCANNING:
-                effects += self._wait(found, How.DIGEST)
-            self._hold(found)
+                effects += self._members.wait(found, How.DIGEST)
+            self._members.hold(found, self.step_number, self.snapshot)
         return [*effects, LookAtPermits(version, tuple(sorted(self.subscriptions)))]
 
     def _look(self, event: PermitsLooked, now_ms: int) -> list[Effect]:  # noqa: ARG002
@@ -506,7 +429,7 @@ class TableFeed(Machine[Feeding]):
             if found is None:
                 continue
             if permit.hash != found.audience.permit.hash:
-                effects += self._boot(found, "rights have changed")
+                effects += self._members.boot(found, "rights have changed")
                 continue
             found.rights_version = event.version
             kept.append(found)
@@ -517,36 +440,6 @@ class TableFeed(Machine[Feeding]):
     # --- what always holds ------------------------------------------------------------------------
 
     def invariants(self) -> None:
-        shared = [
-            (scan.audience.number, scan.how, scan.step)
-            for scan in self._admission.scans.values()
-            if scan.how is not How.REPLAY
-            and not any(self.subscriptions[one].is_alone for one in scan.members)
-        ]
-        assert len(set(shared)) == len(shared), "RF5: two scans for one audience and step"
-        for found in self.subscriptions.values():
-            self._check_subscription(found)
-        assert len({one.identity for one in self.audiences}) == len(self.audiences), (
-            "RF5: two of one"
-        )
-        for part in (self.audiences, self._fan_out, self._admission):
-            part.check()
+        self._members.check(self.step_number, self.rights_version)
         self.recent.check()
         assert self.recent.bytes <= RECORD_RECENT_BYTES_MAX, f"RF6: {self.recent.bytes} bytes"
-
-    def _check_subscription(self, found: Subscription) -> None:
-        assert found.number in found.audience.members, "RF5: not in its audience"
-        assert found.at <= self.step_number, f"RF2: {found.number} is ahead"
-        found.check()
-        is_behind = found.standing is Standing.BEHIND
-        assert (found.number in self._behind) == is_behind, f"RF2: {found.number} is left behind"
-        others = [scan for scan in self._admission.scans.values() if found.number in scan.members]
-        is_apart = found.standing is Standing.SCANNING or not others
-        assert is_apart, f"RF7: {found.number} waits for a scan, and is {found.standing.name}"
-        if found.standing is Standing.LIVE:
-            assert found.rights_version >= self.rights_version, f"RF3: {found.number} is live"
-            assert found.number in self._fan_out.live_of(found.audience), f"RF2: {found.number}"
-
-
-def _without_cursor(wanted: Wanted, how: How) -> Wanted:
-    return Wanted(wanted.filter, wanted.permit, wanted.rights_version, None, how)

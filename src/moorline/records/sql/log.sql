@@ -14,45 +14,27 @@ create table moorline_records.log_{n} (
     primary key (xid, n)
 );
 
--- As in the stamp, every name is qualified. What is read of the row by name is read apart: where a column was renamed,
--- or is another one by now, no writer fails. The line is then a T, as of a truncation: all clients are synced anew. The
--- block writes nothing, so that it takes no number of a transaction.
+-- Of a deletion. As in the stamp, every name is qualified, and a column that was renamed fails no writer.
 create function moorline_records.log_{n}() returns trigger
 language plpgsql security definer as $moorline$
 declare
     line moorline_records.log_{n};
-    came moorline_records.log_{n};
 begin
     begin
-        line.kind := case when {is_key_changed} then 'D' else 'U' end;
+        line.kind := 'D';
         {line_values}
         line.prev_seq := old.moor_seq;
         line.prev_xid := old.moor_made;
-        if line.kind operator(pg_catalog.=) 'D' and tg_op operator(pg_catalog.=) 'UPDATE' then
-            -- The row keeps who put it there, so that its new key has to be told by a line.
-            came.kind := 'K';
-            {came_values}
-        end if;
     exception when others then
         line := null;
-        came := null;
         line.kind := 'T';
     end;
-    line.xid := pg_catalog.pg_current_xact_id();
-    line.n := case
-        when tg_op operator(pg_catalog.=) 'UPDATE' then new.moor_seq
-        else pg_catalog.nextval('moorline_records.seq_{n}'::pg_catalog.regclass)
-    end;
+    line.n := pg_catalog.nextval('moorline_records.seq_{n}'::pg_catalog.regclass);
     if line.n operator(pg_catalog.<=) {log_limit} then
         insert into moorline_records.log_{n} (n, xid, kind, {log_names}, prev_seq, prev_xid)
-        values (line.n, line.xid, line.kind, {line_names}, line.prev_seq, line.prev_xid);
-    end if;
-    if came.kind is not null then
-        came.n := pg_catalog.nextval('moorline_records.seq_{n}'::pg_catalog.regclass);
-        if came.n operator(pg_catalog.<=) {log_limit} then
-            insert into moorline_records.log_{n} (n, xid, kind, {key_names}, prev_xid)
-            values (came.n, line.xid, came.kind, {came_names}, line.xid);
-        end if;
+        values (
+            line.n, pg_catalog.pg_current_xact_id(), line.kind, {line_names}, line.prev_seq, line.prev_xid
+        );
     end if;
     return null;
 end
@@ -71,13 +53,8 @@ end
 $moorline$;
 revoke all on function moorline_records.truncate_{n}() from public;
 
--- The conditions name the columns, and nothing comes of that but this: Postgres refuses to drop one of them, or to
--- change its type, while the triggers that read them are there.
-create trigger zzz_moorline_log after update on {table}
-for each row when (old.moor_seq <> new.moor_seq or ({named_columns}))
-execute function moorline_records.log_{n}();
-alter table {table} enable always trigger zzz_moorline_log;
-
+-- The condition names the columns, and nothing comes of that but this: Postgres refuses to drop one of them, or to
+-- change its type, while the trigger that reads them is there.
 create trigger zzz_moorline_log_delete after delete on {table}
 for each row when (old.moor_seq is not null or ({named_columns}))
 execute function moorline_records.log_{n}();

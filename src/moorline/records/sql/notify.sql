@@ -23,7 +23,7 @@ begin
         if tg_op = 'INSERT' then
             payload := json_build_array(line, pg_current_xact_id()::text, 'I', inserted)::text;
         else
-            is_other := {is_key_changed};
+            is_other := tg_op = 'DELETE' or not ({is_same_key});
             payload := json_build_array(
                 line, pg_current_xact_id()::text, case when is_other then 'D' else 'U' end,
                 json_build_array({old_keys}), old.moor_seq, old.moor_xid::text, json_build_array({old_scopes})

@@ -5,7 +5,7 @@
 -- too: that is as safe as a search_path of its own, which would be set and taken back for each row.
 create function moorline_records.stamp_{n}() returns trigger
 language plpgsql security definer as $moorline$
-begin
+{declared}begin
     {stamp_made}
     if tg_op operator(pg_catalog.=) 'UPDATE' and new.moor_seq operator(pg_catalog.>=) 0 then
         new.moor_seq := old.moor_seq;
@@ -23,6 +23,7 @@ begin
     end if;
     new.moor_seq := pg_catalog.nextval('moorline_records.seq_{n}'::pg_catalog.regclass);
     new.moor_xid := pg_catalog.pg_current_xact_id();
+    {stamp_line}
     return new;
 end
 $moorline$;
