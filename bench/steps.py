@@ -9,7 +9,7 @@ once and have their rounds in turn. The steps are those of a node of its own, wh
 
     delivered       from before the publish leaves until the member has it
     answered        until its publisher is told that it is stored
-    STEP            from the end of the step before: the median, and what it is of the slowest of a hundred
+    1 STEP …        from the end of the step before: the median, and what it is of the slowest of a hundred
     ready, no core  for how long the node's loop waited for a core between its write and the commit
     beside garbage  which share of the messages met a collection of garbage on their way; and the slowest
     beside catalog  the same of a statement that stores the group's cursors
@@ -243,8 +243,9 @@ def report_steps(report: Report, figures: Figures) -> None:
     slowest = rows[-max(len(rows) // 100, 1) :]
     every, slow = [took_us(row) for row in rows], [took_us(row) for row in slowest]
     for place, step in enumerate((*STEPS, *CLIENT_STEPS)):
-        report.row(step, "p50_us", statistics.median(one[place] for one in every), "us")
-        report.row(step, "slowest_us", statistics.mean(one[place] for one in slow), "us")
+        case = f"{place + 1} {step}"
+        report.row(case, "p50_us", statistics.median(one[place] for one in every), "us")
+        report.row(case, "slowest_us", statistics.mean(one[place] for one in slow), "us")
     report.row("ready, no core", "p50_us", statistics.median(waited(row) for row in rows), "us")
     report.row("ready, no core", "slowest_us", statistics.mean(map(waited, slowest)), "us")
     for name, met in figures.beside.items():
