@@ -88,7 +88,8 @@ class KernelSyncs:
         self._call = ctypes.CDLL(None, use_errno=True).syscall
         self._call.restype = ctypes.c_long
         self._context = ctypes.c_ulong(0)
-        self._check(self._call(self._setup, BEGUN_MAX, ctypes.byref(self._context)))
+        if self._call(self._setup, BEGUN_MAX, ctypes.byref(self._context)) < 0:
+            raise _error()
         self._told = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._events = (_Event * BEGUN_MAX)()
         self._next = 0
@@ -140,7 +141,8 @@ class KernelSyncs:
         control.descriptor, control.result_descriptor = descriptor, self._told
         self._next += 1
         control.data = self._next
-        self._check(self._call(self._submit, self._context, 1, pointers))
+        if self._call(self._submit, self._context, 1, pointers) < 0:
+            raise _error()
         self._begun[self._next] = done, control, pointers
 
     def told(self) -> None:
@@ -159,7 +161,8 @@ class KernelSyncs:
 
     def _take_told(self) -> int:
         count: int = self._call(self._get, self._context, 0, BEGUN_MAX, self._events, None)
-        self._check(count)
+        if count < 0:
+            raise _error()
         for event in self._events[:count]:
             done, control, pointers = self._begun.pop(event.data)
             self._spare.append((control, pointers))
@@ -173,7 +176,8 @@ class KernelSyncs:
         self._begun.clear()
         os.close(self._told)
 
-    def _check(self, result: int) -> None:
-        if result < 0:
-            number = ctypes.get_errno() or errno.EIO
-            raise OSError(number, os.strerror(number))
+
+def _error() -> OSError:
+    """Of the call that has just failed."""
+    number = ctypes.get_errno() or errno.EIO
+    return OSError(number, os.strerror(number))

@@ -73,13 +73,14 @@ class LocalStreams(FillsDisk):
             for wake in self._waiting.pop(shard, ()):
                 wake()
         # Before the news of what is in it: nobody sleeps through the end of a generation.
-        self.look_for_new_generations()
+        if any(part.ended is not None for part in batch.parts):
+            self.look_for_new_generations()
         for part in batch.parts:
             block = part.block
             self.news.moved(part.shard.number, block.first, block.upto, block.names)
         for moved in self.moved:
             moved(shards)
-        if self._log_work is None:
+        if self._log_work is None and self.store.log.wants_work:
             self._look_after_log()
         if self.traces is not None:
             self.traces.committed(batch, self.commits.took_s)

@@ -38,15 +38,6 @@ class StreamBatch(NamedTuple):
     message_count: int
 
     @property
-    def block_bytes(self) -> int:
-        return sum([len(part.block.data) for part in self.parts])
-
-    @property
-    def grows_only(self) -> bool:
-        """Whether it adds to files that are open, and nothing speaks of what is in them."""
-        return all(part.ended is None and part.snapshot is None for part in self.parts)
-
-    @property
     def is_small(self) -> bool:
         """Nothing but a few bytes for files that are open."""
         return self.retained is None and all(

@@ -483,9 +483,13 @@ class StreamStore(StreamView):
 
     def _fits_log(self, batch: StreamBatch) -> bool:
         """Whether one sync makes it durable. What a snapshot or a seal speaks of is synced where it is."""
-        if not self._options.sync or not batch.grows_only:
+        if not self._options.sync:
             return False
-        size_bytes = batch.block_bytes
+        size_bytes = 0
+        for part in batch.parts:
+            if part.ended is not None or part.snapshot is not None:
+                return False
+            size_bytes += len(part.block.data)
         return size_bytes <= STREAM_LOGGED_BYTES_MAX and self.log.has_room(
             size_bytes, len(batch.parts)
         )

@@ -177,8 +177,13 @@ class StreamLog:
 
     # --- behind the commits, in a thread ----------------------------------------------------------
 
+    @property
+    def wants_work(self) -> bool:
+        """Whether there may be any; asked behind every commit."""
+        return bool(self._left) or (self._is_wanted and self._ready is None)
+
     def has_work(self, *, may_prepare: bool) -> bool:
-        return bool(self._left) or (may_prepare and self._is_wanted and self._ready is None)
+        return bool(self._left) or (may_prepare and self.wants_work)
 
     def work(self, *, may_prepare: bool) -> bool:
         """Syncs the segments of files that are full, removes these, and makes the next one ready.
