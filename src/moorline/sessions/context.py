@@ -1,7 +1,6 @@
 """Room: sessions. What all sessions of a node share: the streams, the links, the Leaders, the catalog."""
 
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from moorline.catalog.sessions import Sessions
 from moorline.cluster.links import Links
@@ -38,7 +37,7 @@ class Context:
         """Durable ones whose connection is over and whose last commit is not."""
         self.borrowers: dict[str, TopicSession] = {}
         """Where what a Leader on another node says to a Borrower goes."""
-        self._tasks = Tasks("a task of a session failed")
+        self.tasks = Tasks("a task of a session failed")
         links.hear(ForBorrower, self._for_borrower)
         links.lost.append(self._node_lost)
 
@@ -57,8 +56,5 @@ class Context:
         for session in list(self.open_sessions):
             session.node_lost(node)
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        self._tasks.spawn(work)
-
     async def close(self) -> None:
-        await self._tasks.finish(STOP_SESSIONS_MS_MAX)
+        await self.tasks.finish(STOP_SESSIONS_MS_MAX)

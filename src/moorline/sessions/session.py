@@ -231,7 +231,7 @@ class TopicSession:
             self._outlet.end_subscription(number, code)
         if code == "DELETED" and self.row is not None:
             # A session that came back with it would make the group anew.
-            self._context.spawn(self._forget_for_good(self.row, subscription.filter))
+            self._context.tasks.spawn(self._forget_for_good(self.row, subscription.filter))
 
     async def _forget_for_good(self, row: SessionRow, filter_text: str) -> None:
         try:
@@ -345,7 +345,7 @@ class TopicSession:
             return  # the stream is another's by now, who finds the same
         subscription = self.subscriptions.get(one.feed.subscription)
         if subscription is not None and subscription.group is not None:
-            self._context.spawn(
+            self._context.tasks.spawn(
                 bury(self._context.directory, self.delivery, one, dead.offset, subscription.group)
             )
 

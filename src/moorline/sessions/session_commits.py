@@ -44,7 +44,7 @@ class SessionCommits:
 
     def _begin(self) -> None:
         if self._is_due:
-            self._context.spawn(self.commit())
+            self._context.tasks.spawn(self.commit())
 
     async def commit(self) -> None:
         """Stores what changed of the places of a durable session; one commit after the other."""
@@ -79,7 +79,7 @@ class SessionCommits:
         """The connection is over: what is left is stored, and a session that nobody comes back to removed."""
         self.settled.clear()
         self._context.settling.add(self._own)
-        self._context.spawn(self._settle(row))
+        self._context.tasks.spawn(self._settle(row))
 
     async def _settle(self, row: SessionRow) -> None:
         own = self._own

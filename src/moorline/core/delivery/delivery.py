@@ -229,7 +229,8 @@ class Delivery:
     def _freed(self, one: OpenFeed, count: int) -> list[Effect]:
         if count:
             one.window.out -= count
-            self._turns.feed_starved(one.window)
+            if one.window.starved:
+                self._turns.feed_starved(one.window)
         return [FeedMoved(one.feed)]
 
     # --- turns ------------------------------------------------------------------------------------

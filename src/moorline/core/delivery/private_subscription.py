@@ -142,8 +142,10 @@ class PrivateSubscription:
 
 def _is_over(feed: Feed, extents: tuple[Extent, ...]) -> bool:
     """Whether a stream is done; or gone, and all of it acknowledged or told to be lost."""
-    at = bisect_left(extents, feed.stream.generation, key=_generation)
-    extent = extents[at] if at < len(extents) else None
+    extent = extents[-1] if extents else None
+    if extent is not None and extent.stream != feed.stream:  # mostly it reads the newest
+        at = bisect_left(extents, feed.stream.generation, key=_generation)
+        extent = extents[at] if at < len(extents) else None
     # Without any extents the shard's node is away: that is no end of a stream.
     if extent is None or extent.stream != feed.stream:
         return bool(extents) and feed.progress.low >= extents[0].first

@@ -30,7 +30,6 @@ from moorline.journal.streams.layout import folder_of, path_of
 from moorline.journal.streams.manifest import Listed, add_lines, begun, reached, write_manifest
 from moorline.journal.streams.producers import Producers
 from moorline.journal.streams.publishers import NOBODY, Mark, StoredBytes, bytes_between
-from moorline.journal.streams.roll import is_too_large
 from moorline.journal.streams.seal import Memory, Summary, count_topics, encoded
 from moorline.journal.streams.segment import NO_STORE, SEGMENT_HEAD, SegmentGap, SegmentHead
 from moorline.journal.streams.segment_index import SparseIndex, Words, entries_of
@@ -266,7 +265,7 @@ class ShardLog:
         """The batch under way, ready to be written, in a new generation if it is time for one."""
         generation, ended, snapshot = self.generations[-1], None, None
         first = generation.end
-        is_due = self.wants_roll or is_too_large(self._bytes, generation_bytes_max)
+        is_due = self.wants_roll or self._bytes > generation_bytes_max
         if is_due and (first > generation.first or generation.is_gone):
             ended = generation
             generation = self.next_generation(now_us, draw)
