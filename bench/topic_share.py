@@ -56,7 +56,7 @@ class Plan(NamedTuple):
     is_short: bool
 
 
-FULL = Plan(10_000, 4 << 20, 3, 5, is_short=False)
+FULL = Plan(5_000, 2 << 20, 2, 3, is_short=False)
 QUICK = Plan(2_000, 1 << 20, 1, 3, is_short=True)
 
 
