@@ -38,11 +38,14 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def values(where: Path | str, topics: str) -> list[bytes]:
+def values(where: Path | str, topics: str, *more: str) -> list[bytes]:
     """Of a folder, or of the node at an address."""
     place = {"path": str(where)} if isinstance(where, Path) else {"address": where}
     options = topic_options({**place, "topics": topics}, is_stream=False)
-    reader = TopicBatchReader(options, StructType().add("topic", "string").add("value", "binary"))
+    schema = StructType().add("topic", "string").add("value", "binary")
+    for name in more:
+        schema.add(name, "binary")
+    reader = TopicBatchReader(options, schema)
     return [
         value
         for partition in reader.partitions()
@@ -109,3 +112,5 @@ def test_of_a_node_a_frame_of_another_topic_is_not_read(address: str) -> None:
     for topics in ("t/34", "t/#"):
         with pytest.raises(MessagesGone):
             values(address, topics)
+    with pytest.raises(MessagesGone):
+        values(address, "t/7", "raw_headers")

@@ -27,13 +27,19 @@ class PickedFrames(NamedTuple):
     data: bytes
 
 
-def picks(segment: SegmentFile, part: Range, filters: Sequence[str]) -> Iterator[PickedFrames]:
-    """What may match of a range, from its beginning on, as far as it can be picked; the rest is read."""
+def picks(
+    segment: SegmentFile, part: Range, filters: Sequence[str], *, as_stored: bool = False
+) -> Iterator[PickedFrames]:
+    """What may match of a range, from its beginning on, as far as it can be picked; the rest is read.
+
+    A node leaves out what is of a deleted topic: whoever wants all that is stored, as an archive does that is
+    proven by it, does not ask it.
+    """
     if "#" in filters:
         return
     if isinstance(segment, DiskSegment):
         yield from _of_folder(segment, part, filters)
-    elif isinstance(segment, NodeSegment) and segment.is_sealed:
+    elif isinstance(segment, NodeSegment) and segment.is_sealed and not as_stored:
         yield from _of_node(segment, part, filters)
 
 

@@ -268,7 +268,9 @@ class TopicReads:
             return
         try:
             at = part.first
-            for picked in picks(segment, part, self.options.filters):
+            # With `includeSystem`: who wants the columns that only what is stored has wants all of it.
+            as_stored = "raw_headers" in self.schema.names
+            for picked in picks(segment, part, self.options.filters, as_stored=as_stored):
                 batch = made.batch(block_of(picked.data), label) if picked.data else None
                 if batch is not None:
                     yield batch
