@@ -78,6 +78,21 @@ def test_reading_and_writing(guide: Guide) -> None:
     assert [guide.count(topic) for topic in ("prices/tea", "prices/rice")] == [1, 1]
 
 
+@pytest.mark.parametrize("page", ["spark.md", "records.md"])
+def test_what_is_selected_of_rows_of_tables(page: str, spark: SparkSession) -> None:
+    text = (Path(__file__).parents[2] / "docs" / page).read_text(encoding="utf-8")
+    selected = re.findall(r"^(?:named = rows|rows|named)\.select.*$", text, re.M)
+    table = [("17", 3, '{"state": "NEW", "size": 7}')]
+    names: dict[str, Any] = {
+        "rows": spark.createDataFrame(table, "key string, seq int, row string")
+    }
+    for number, line in enumerate(selected):
+        exec(f"found_{number} = {line.removeprefix('named = ')}", names)
+        names["named"] = names[f"found_{number}"]
+    assert selected
+    assert names["named"].collect()[0]["state"] == "NEW"
+
+
 def test_sql(guide: Guide) -> None:
     statements = [one for one in guide.found("CREATE TEMPORARY VIEW").split(";") if one.strip()]
     try:
