@@ -100,7 +100,7 @@ TRACED_MESSAGES_PER_S_MAX = 1_000
 """Messages, and deliveries, that a node traces in a second. Publishers say by a header that a message is to
 be traced, and a crowd of them must not slow the node down by it."""
 
-TRACED_PULL_BYTES_MAX = 4 << 20
+TRACED_PULL_BYTES_MAX = 4 * MIB
 """Of what a member of a group takes by itself at once so much is read again to look for what is traced: it
 went to the member from wherever it is stored."""
 

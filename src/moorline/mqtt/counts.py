@@ -37,7 +37,6 @@ class NodeCounts(Counts):
     """That were connected at once."""
     connected: int = 0
     """CONNECTs that were accepted."""
-    refused_connects: int = 0
     violations: int = 0
     """Connections that ended for a breach of the protocol."""
     taken_over: int = 0

@@ -52,7 +52,6 @@ CUT_NAME = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{8}")
 FACTS = "cut.json"
 CATALOG = "catalog"
 OTHERS = "others.dump"
-COMMITTED_TREES = ("queues", "streams", "staging")
 NOT_COPIED = frozenset(
     {
         *("lock", "node.json", "run", "catalog", "catalog.log", "catalog.log.old", FOLDER),

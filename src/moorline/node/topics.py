@@ -181,12 +181,7 @@ async def open_topics(
         check_owner(data, owner.id)
         await asyncio.to_thread(store.open)
     log_problems(store.problems, home)
-    if store.shards_before not in (0, shards):
-        log.warning(
-            "the number of shards has changed: a publish from before that is tried again now may be stored "
-            "twice, or passed over",
-            extra={"before": store.shards_before, "now": shards},
-        )
+    _log_other_shards(store.shards_before, shards)
     await _go_on_behind_readers(store, owner, Groups(catalog))
     topics = Topics(config, catalog, links, store, judge, demands, clock)
     if spans is not None:
@@ -217,6 +212,15 @@ async def open_topics(
             begun.close()
         store.close()
         syncs.shutdown()
+
+
+def _log_other_shards(before: int, now: int) -> None:
+    if before not in (0, now):
+        log.warning(
+            "the number of shards has changed: a publish from before that is tried again now may be stored "
+            "twice, or passed over",
+            extra={"before": before, "now": now},
+        )
 
 
 async def published(streams: LocalStreams, topic: str, body: bytes) -> None:

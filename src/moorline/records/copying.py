@@ -20,6 +20,8 @@ import asyncpg
 from moorline.limits import RECORDS_COPY_BLOCKS_MAX, RECORDS_STATEMENT_MS_MAX
 
 LONG_BYTES = 1 << 20
+"""Of a block: from there on it is split without a copy of all of it."""
+
 _ESCAPE = re.compile(rb"\\(.)", re.DOTALL)
 _ESCAPED = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
 
