@@ -74,9 +74,6 @@ RECORDS_MARKER_MS_MAX = 20_000
 """Time within which a node hears its own marker, with the capture `notify`: behind it the queue of Postgres
 is stuck."""
 
-RECORDS_TABLES_MAX = 1_000
-"""Registered tables of one database."""
-
 RECORDS_NAME_CHARACTERS_MAX = 128
 """Of the name that a table is served under: one level of a path."""
 

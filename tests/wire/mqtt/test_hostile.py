@@ -10,6 +10,7 @@ from tests.wire.mqtt.corpus import encoded, of_client
 
 from moorline.core.mqtt.packets import Connect, Packet, Publish
 from moorline.core.mqtt.reason import ReasonCode, Violation
+from moorline.limits import MQTT_CONNECT_BYTES_MAX
 from moorline.wire.mqtt import Decoder, encode
 from moorline.wire.mqtt.properties import TABLE, Carrier
 
@@ -64,6 +65,16 @@ def test_q07_a_packet_may_be_as_large_as_was_said_and_no_larger() -> None:
     assert reason_for(data, most=len(data) - 1) is R.PACKET_TOO_LARGE
     long = Publish("a", b"x" * 1_000, 0)
     assert reason_for(encode(long, 5), most=1_000) is R.PACKET_TOO_LARGE
+
+
+def test_a_connect_has_at_most_what_strangers_may_send() -> None:
+    decoder = Decoder(2 * MQTT_CONNECT_BYTES_MAX)
+    with pytest.raises(Violation) as found:
+        decoder.feed(b"\x10\x80\x80\x08")
+    assert found.value.reason is R.PACKET_TOO_LARGE
+    assert decoder.waiting_bytes == 0
+    # The same length of a client that has said who it is.
+    assert Decoder(2 * MQTT_CONNECT_BYTES_MAX, 5).feed(b"\x30\x80\x80\x08") == []
 
 
 def test_a_length_that_has_more_bytes_than_it_needs() -> None:

@@ -13,6 +13,7 @@ from typing import Final
 from moorline.core.mqtt.packets import MQTT_5, NONE, Connect, Packet, Properties, Puback, Publish
 from moorline.core.mqtt.reason import ReasonCode, Violation
 from moorline.limits import (
+    MQTT_CONNECT_BYTES_MAX,
     MQTT_PROPERTIES_KNOWN_BYTES_MAX,
     MQTT_PROPERTIES_KNOWN_MAX,
     MQTT_TOPIC_KNOWN_BYTES_MAX,
@@ -55,7 +56,7 @@ class Decoder:
         self, packet_bytes_max: int, level: int = 0, *, hears_server: bool = False
     ) -> None:
         self.packet_bytes_max = packet_bytes_max
-        """May be changed: small before CONNECT, larger when the client is known."""
+        """Of a client's CONNECT `MQTT_CONNECT_BYTES_MAX`, if that is less: nobody knows it yet."""
         self.level = level
         """0 until a CONNECT came. One of a version that is not spoken here leaves the level that it is
         answered in."""
@@ -180,8 +181,11 @@ class Decoder:
         if shift and not byte:
             raise malformed("the remaining length is longer than it must be")
         stop = place + size
-        if stop - at > self.packet_bytes_max:
-            text = f"a packet of {stop - at} bytes; at most {self.packet_bytes_max} are taken"
+        most = self.packet_bytes_max
+        if not self.level:
+            most = min(most, MQTT_CONNECT_BYTES_MAX)
+        if stop - at > most:
+            text = f"a packet of {stop - at} bytes; at most {most} are taken"
             raise Violation(ReasonCode.PACKET_TOO_LARGE, text)
         if stop > end:
             self._wanted = stop - at
