@@ -3,6 +3,7 @@
 import os
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,15 +13,21 @@ from tests.process.nodes import MOOR, NodeProcess, clean_environment
 from moorline.limits import MIB
 
 
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[SmallDisk]:
-    made = SmallDisk(tmp_path / "disk", size_mib=400)
+@contextmanager
+def made_disk(folder: Path, files_max: int = 0) -> Iterator[SmallDisk]:
+    made = SmallDisk(folder, size_mib=400, files_max=files_max)
     try:
         if made.why_not or subprocess.run([*made.prefix(), "true"], check=False).returncode:
             pytest.skip(made.why_not or "this machine lets nobody enter a small disk")
         yield made
     finally:
         made.close()
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    with made_disk(tmp_path / "disk") as made:
+        yield made
 
 
 class NodeInside(NodeProcess):

@@ -1,14 +1,13 @@
 """A topic is deleted on a disk that has no place for one more file: nothing happens."""
 
 import asyncio
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from chaos.small_disk import SmallDisk
 from tests.process.nodes import NodeProcess
-from tests.process.small_disk import NodeInside
+from tests.process.small_disk import NodeInside, made_disk
 
 import moorline
 from moorline.client.moor import Moor
@@ -22,13 +21,8 @@ FILES_MAX = 4_000
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[SmallDisk]:
-    made = SmallDisk(tmp_path / "disk", size_mib=400, files_max=FILES_MAX)
-    try:
-        if made.why_not or subprocess.run([*made.prefix(), "true"], check=False).returncode:
-            pytest.skip(made.why_not or "this machine lets nobody enter a small disk")
+    with made_disk(tmp_path / "disk", FILES_MAX) as made:
         yield made
-    finally:
-        made.close()
 
 
 async def retained(moor: Moor) -> list[bytes]:
