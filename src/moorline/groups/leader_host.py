@@ -41,7 +41,6 @@ log = logging.getLogger("moorline.groups")
 
 class Counts(msgspec.Struct):
     commits: int = 0
-    commits_failed: int = 0
     fenced: int = 0
     lapsed: int = 0
     messages_missed: int = 0
@@ -163,7 +162,6 @@ class LeaderHost:
                 self.group.reader, self.leader.epoch, commit.cursors
             )
         except (MoorlineError, OSError) as error:
-            self._counts.commits_failed += 1
             log.warning(
                 "places were not stored, and are tried again",
                 extra={"group": str(self.group.name), "error": str(error)},

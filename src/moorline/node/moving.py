@@ -117,7 +117,6 @@ class Mover:
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="home-move")
         self._sending: HomeSending | None = None
         self._caller: Caller | None = None
-        self._target_name = ""
         self._is_anew = False
         """What the other node has of the home by now is not what it was sent."""
         self._lock = contextlib.ExitStack()
@@ -325,7 +324,6 @@ class Mover:
         row = await self._moves.of_home(self._wanted.home)
         if row is None or row.target_home is None or not row.addresses:
             raise Unreachable("the node that is to have the home is not there")
-        self._target_name = row.target_name or row.target_home
         error: MoorlineError = Unreachable("the node that is to have the home has no address")
         for text in row.addresses:
             try:

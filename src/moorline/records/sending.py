@@ -38,8 +38,6 @@ class Sending:
         refuse: Callable[[Receiver, RowTooLarge], None],
     ) -> None:
         self.table = table
-        self.sent_messages = 0
-        """Deletions and records, for each receiver."""
         self._sign = sign
         self._refuse = refuse
 
@@ -63,7 +61,6 @@ class Sending:
             if isinstance(found, RowTooLarge):
                 self._refuse(receiver, found)
                 continue
-            self.sent_messages += len(deletions) + len(records)
             # It holds something else from now on than it said when it came.
             receiver.digest = None
             for packet in found:
