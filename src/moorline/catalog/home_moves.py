@@ -71,7 +71,6 @@ class MoveRow(msgspec.Struct, frozen=True):
     target: bytes
     state: str
     target_home: str | None
-    target_name: str | None
     addresses: list[str] | None
     """None where the target is not of the cluster any more."""
     is_wanted: bool
