@@ -73,9 +73,11 @@ async def test_a_trial_is_measured_seen_and_leaves_nothing(node: NodeProcess) ->
 
 
 def test_a_shell_is_told_how_to_complete() -> None:
-    for shell in ("bash", "zsh", "fish"):
+    of_shell = {"bash": "complete -o", "zsh": "#compdef moor", "fish": "complete --command moor"}
+    for shell, line in of_shell.items():
         shown = run_moor("--show-completion", shell)
         assert shown.returncode == 0, shown.stderr
         assert "_MOOR_COMPLETE" in shown.stdout
+        assert line in shown.stdout, "also where another shell runs it, as make's"
     asked = {"_MOOR_COMPLETE": "complete_bash", "COMP_WORDS": "moor queue de", "COMP_CWORD": "2"}
     assert run_moor("", variables=asked).stdout.split() == ["delete"]

@@ -65,6 +65,8 @@ async def test_a11_a_node_that_left_the_catalog_is_cut_and_comes_no_more(
 async def test_a11_a_link_to_a_node_that_left_is_cut(nodes: Nodes, catalog: Catalog) -> None:
     """A11: by the node that opened it."""
     a, b = await nodes.start("a", "b", settings=QUICK)
+    # At once: also one that leaves before it was seen twice.
+    await until(lambda: links_of(a.errors) == {"b"}, what="there is a link")
     # It would end by itself as soon as it learns of it, and then the link goes without a word of the other's.
     b.signal(signal.SIGSTOP)
     await catalog.execute("delete from moorline.node where home = 'b'")

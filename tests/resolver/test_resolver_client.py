@@ -183,7 +183,7 @@ async def test_each_page_of_a_match_or_a_list_begins_the_time_of_a_hang_anew(
         await asyncio.sleep(0.3)
         return await real(broker, session, call)
 
-    for name in ("_match", "_list"):
+    for name in ("_match", "list_paths"):
         real = getattr(ResolverBroker, name)
         monkeypatch.setattr(
             ResolverBroker,

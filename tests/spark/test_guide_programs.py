@@ -6,12 +6,14 @@ Those of the jobs are run with the commands of that page (`tests/pages/test_how_
 
 import re
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 from tests.process.nodes import NodeProcess
+from tests.spark.conftest import SMALL_GENERATIONS
 from tests.spark.live_values import LiveValues
 
 import moorline.spark
@@ -26,6 +28,13 @@ HAD_A_BATCH = """
 query.processAllAvailable()
 wait_for(lambda: lag.of(query) is not None)
 """
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    """One of its own: others count all that is at the node that they share."""
+    with NodeProcess(tmp_path_factory.mktemp("node") / "data", *SMALL_GENERATIONS) as one:
+        yield one
 
 
 def wait_for(condition: Any) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
+from typer._completion_shared import get_completion_script
 from typer.core import TyperGroup
 
 from moorline.cli import output
@@ -139,6 +140,14 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command; its exit code. Nothing but a mistake of ours leaves as an exception."""
     output.prepare()
     try:
+        match arguments:
+            case ["--show-completion", ("bash" | "zsh" | "fish") as shell]:
+                # Typer would print that of the shell that it was started by, whichever is named.
+                script = get_completion_script(
+                    prog_name="moor", complete_var="_MOOR_COMPLETE", shell=shell
+                )
+                output.write(f"{script}\n")
+                return 0
         # Typer answers with the code of a typer.Exit, or with what the command returned.
         answer = app(args=list(arguments), prog_name="moor", standalone_mode=False)
         output.write("")  # flushes, so that a closed pipe is met here and not at Python's end

@@ -129,6 +129,10 @@ class Links:
                 log.exception("the other nodes were not looked for")
             await asyncio.sleep(NODE_SEEN_MS / 1_000)
 
+    def kept(self) -> frozenset[str]:
+        """The nodes that a link is kept to, or tried."""
+        return frozenset(self._keepers)
+
     def cut(self, node: str) -> None:
         """That node is not of the cluster any more."""
         if node in self._keepers:

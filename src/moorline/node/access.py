@@ -97,6 +97,8 @@ KINDS: Final = frozenset(quota.value for quota in Quota)
 class NodeLinks(Protocol):
     """Those that this node opened."""
 
+    def kept(self) -> frozenset[str]: ...
+
     def cut(self, node: str) -> None: ...
 
     def renewed(self, secrets: ClusterSecrets) -> None: ...
@@ -299,16 +301,17 @@ class NodeAccess:
         """Ends the links of nodes whose rows left the catalog, and those that were proven by a secret which
         is not taken any more; `links` are the ones that this node opened."""
         pause_s = self._config.access.revocation_ms / ACCESS_LOOKS_PER_REVOCATION / 1_000
-        known: frozenset[str] = frozenset()
         while True:
             await asyncio.sleep(pause_s)
+            # Before the catalog is asked: whoever is found meanwhile may be newer than its answer. And not
+            # who was in the answer before: a node may come and leave between two looks.
+            kept = links.kept()
             try:
                 homes = await self.nodes.look()
             except (MoorlineError, TimeoutError):
                 continue  # who is of the cluster is not known to have changed
-            for home in known - homes:
+            for home in kept - homes:
                 links.cut(home)
-            known = homes
             secrets = self.nodes.secrets_known()
             links.renewed(secrets)
             marks = secrets.marks()
