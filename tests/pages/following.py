@@ -317,10 +317,14 @@ def free_base() -> int:
     """A port from which on those that pages show are free."""
     shown = [_offset(port) for port in (*range(7411, 7425), *range(7510, 7536), 1883, 8883, 8000)]
     # Where neither the kernel gives ports of its own nor tests/process/test_local_cluster.py looks for some.
-    for base in range(27_000 + os.getpid() % 8 * 300, 32_000, 300):
+    begin = os.getpid() % 8 * 300
+    for base in (*range(27_000 + begin, 32_000, 300), *range(27_000, 27_000 + begin, 300)):
         with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
             for one in shown:
-                stack.enter_context(socket.socket()).bind(("127.0.0.1", base + one))
+                probe = stack.enter_context(socket.socket())
+                # As servers ask: what is left of connections that are over keeps no port from them.
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(("127.0.0.1", base + one))
             return base
     raise AssertionError("no free ports")
 
