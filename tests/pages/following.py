@@ -20,6 +20,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -317,8 +318,8 @@ def free_base() -> int:
     """A port from which on those that pages show are free."""
     shown = [_offset(port) for port in (*range(7411, 7425), *range(7510, 7536), 1883, 8883, 8000)]
     # Where neither the kernel gives ports of its own nor tests/process/test_local_cluster.py looks for some.
-    begin = os.getpid() % 8 * 300
-    for base in (*range(27_000 + begin, 32_000, 300), *range(27_000, 27_000 + begin, 300)):
+    begin = 27_000 + os.getpid() % 8 * 300
+    for base in chain(range(begin, 32_000, 300), range(27_000, begin, 300)):
         with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
             for one in shown:
                 probe = stack.enter_context(socket.socket())
